@@ -1,0 +1,670 @@
+"""The values that the stages of portkit hand to each other.
+
+Frozen, standard library only: importing this module costs nothing, so merge,
+report and pytest collection need neither torch nor Triton. Each field says its
+meaning and unit. ``None`` means unknown, and the record's ``nulls`` says why.
+
+The way of the data: Matrix → Plan(PlannedCell) → CellResult → Record → Dataset.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA_VERSION = 1
+"""Version of the record layout, apart from the package's own version."""
+
+INTERPRETER = "interpreter"
+"""Name of the pseudo-target that interpreted rows carry."""
+
+DTYPE_BYTES: Mapping[str, int] = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2fnuz": 1,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+"""Bytes per element of each dtype a matrix may name (PyTorch's names)."""
+
+
+class Platform(enum.StrEnum):
+    """The software stack a target belongs to; Triton calls ROCm's ``hip``."""
+
+    CUDA = "cuda"
+    ROCM = "rocm"
+
+
+class Direction(enum.StrEnum):
+    """Which pass of an operation a cell runs."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+
+
+class Evidence(enum.StrEnum):
+    """How a row is known. Classes never share a column without their mark."""
+
+    MEASURED = "measured"  # ran on that GPU
+    EMULATED = "emulated"  # its machine code ran in the instruction interpreter
+    COMPILED = "compiled"  # built for it, limits checked against its data
+    INTERPRETED = "interpreted"  # ran in Triton's interpreter on the CPU
+
+
+class Status(enum.StrEnum):
+    """What became of a cell. Where several apply, the first listed here wins."""
+
+    # by the plan
+    EXCLUDED = "excluded"
+    # our side or the host's: no verdict on the kernel
+    BACKEND_MISSING = "backend_missing"
+    CAPTURE_FAILED = "capture_failed"
+    REFERENCE_FAILED = "reference_failed"
+    BASELINE_FAILED = "baseline_failed"
+    WEAK_CHECK = "weak_check"
+    # compiler
+    COMPILER_CRASH = "compiler_crash"
+    TIMEOUT = "timeout"
+    COMPILE_ERROR = "compile_error"
+    UNSUPPORTED = "unsupported"
+    MISCOMPILED = "miscompiled"
+    # limits
+    OUT_OF_RESOURCES = "out_of_resources"
+    # run time
+    WORKER_LOST = "worker_lost"
+    DEVICE_FAULT = "device_fault"
+    LAUNCH_ERROR = "launch_error"
+    # result
+    OUT_OF_BOUNDS = "out_of_bounds"
+    DATA_RACE = "data_race"
+    WRONG_RESULT = "wrong_result"
+    NONDETERMINISTIC = "nondeterministic"
+    # good
+    BUILT = "built"
+    PASSED = "passed"
+
+    @property
+    def good(self) -> bool:
+        """True for a compiled row that built or another row that was right."""
+        return self in (Status.BUILT, Status.PASSED)
+
+    @property
+    def skipped(self) -> bool:
+        """True where no attempt was possible and pytest skips."""
+        return self in (Status.EXCLUDED, Status.BACKEND_MISSING)
+
+
+class Stage(enum.StrEnum):
+    """The stage of a cell that an outcome comes from."""
+
+    PLAN = "plan"
+    IMPORT = "import"
+    INPUTS = "inputs"
+    REFERENCE = "reference"
+    CAPTURE = "capture"
+    COMPILE = "compile"
+    LIMITS = "limits"
+    RUN = "run"
+    VERIFY = "verify"
+    TIMING = "timing"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Status of a cell, the stage it was decided in, and the cause in words."""
+
+    status: Status
+    stage: Stage = Stage.DONE
+    message: str = ""  # one paragraph, paths scrubbed; empty when all went well
+
+
+# --------------------------------------------------------------------------
+# Kernel cases, as a kernel file declares them
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call of an operation must do, derived in the case's docstring."""
+
+    fused_bytes: int  # bytes the fused kernel must move through HBM
+    unfused_bytes: int  # bytes the chain of single operations must move
+    flops: int  # floating-point operations, of the operation and not of an implementation
+
+    @property
+    def fusion_bound(self) -> float:
+        """Most that fusion can gain where memory bounds: the ratio of bytes."""
+        return self.unfused_bytes / self.fused_bytes
+
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class KernelCase:
+    """One fused operation, as its kernel file declares it.
+
+    ``inputs(make, shape, dtype)`` returns the tensors of one call in a dict.
+    ``make`` is an input maker: ``make.uniform(shape, dtype, low=-1, high=1)``,
+    ``make.integers(shape, dtype, low, high)``, ``make.full(shape, dtype, value)``;
+    the same bits on every host for the same seed.
+
+    ``fused(**inputs, **params)`` and ``reference(**inputs)`` return a tensor or a
+    tuple of tensors, in the same order. ``params`` are those of the variant.
+    ``reference`` is the unfused chain in plain PyTorch: it is run in float64 as the
+    reference and in the cell's dtype as the eager baseline.
+    """
+
+    name: str  # [a-z][a-z0-9_]*
+    fused: Callable[..., Any]
+    reference: Callable[..., Any]
+    inputs: Callable[..., dict[str, Any]]
+    work: Callable[[Shape, str], Work]
+    shapes: tuple[Shape, ...]  # shapes of real models
+    small_shapes: tuple[Shape, ...]  # for interpreter and emulation
+    dtypes: tuple[str, ...]  # PyTorch's names
+    variants: Mapping[str, Mapping[str, Any]]  # name → parameters passed to ``fused``
+    directions: tuple[Direction, ...] = (Direction.FORWARD,)
+    reduction_length: Callable[[Shape], int] = lambda shape: shape[-1]  # terms summed into one output
+    limits: Mapping[str, float] = field(default_factory=dict)  # dtype → relative error limit, if special
+    allow_tf32: bool = False  # may float32 products use tf32 or xf32?
+    interpretable: Mapping[str, str] = field(default_factory=dict)  # dtype → why Triton's interpreter is no reference
+
+
+@dataclass(frozen=True)
+class CaseSource:
+    """Where a kernel case is declared: a file or an importable module."""
+
+    name: str  # name of the case in the matrix
+    path: str | None = None  # absolute path of a kernel file
+    module: str | None = None  # dotted import path of an installed module
+
+    def __str__(self) -> str:
+        return self.path or self.module or self.name
+
+
+@dataclass(frozen=True)
+class CaseDeclaration:
+    """A kernel case as plain values, read from its file in a child process."""
+
+    source: CaseSource
+    shapes: tuple[Shape, ...]
+    small_shapes: tuple[Shape, ...]
+    dtypes: tuple[str, ...]
+    variants: Mapping[str, Mapping[str, Any]]
+    directions: tuple[Direction, ...]
+    source_hash: str  # of the normalised syntax tree of the case and the kernels it uses
+
+
+# --------------------------------------------------------------------------
+# Targets
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Limits of one GPU architecture that decide occupancy and legality.
+
+    A unit is what shares registers and shared memory: SM, CU, or WGP on RDNA.
+    """
+
+    name: str  # sm_90, gfx942
+    platform: Platform
+    family: str
+    wave_size: int  # threads per warp or wavefront
+    unit: str  # SM, CU or WGP
+    simds_per_unit: int
+    max_waves_per_unit: int
+    max_waves_per_simd: int
+    max_blocks_per_unit: int  # blocks (workgroups) resident per unit
+    max_blocks_per_unit_single_wave: int  # the same where a block is one wave
+    registers_per_unit: int  # 32-bit registers
+    registers_per_simd_lane: int  # 32-bit registers a lane's waves share in one SIMD
+    max_registers_per_thread: int
+    register_granule: int  # NVIDIA: registers per warp; AMD: registers per lane
+    max_threads_per_block: int
+    shared_bytes_per_unit: int
+    shared_bytes_per_block_max: int  # with opt-in on NVIDIA
+    shared_bytes_reserved: int  # driver's part of each block's shared memory
+    shared_granule: int  # bytes
+    barriers_per_block_slot: int | None  # NVIDIA cc ≥ 9: named barriers per block slot; None = not limiting
+    tensor_memory_columns: int | None  # per SM; None where there is none
+    carveout_kib: tuple[int, ...]  # shared-memory carve-out steps, KiB; empty if not sourced
+    check: str  # what these numbers were checked against
+    source: str
+
+    @property
+    def triton_backend(self) -> str:
+        """Triton's name of the platform."""
+        return "hip" if self.platform is Platform.ROCM else "cuda"
+
+    @property
+    def triton_arch(self) -> int | str:
+        """Triton's name of the architecture: 90 or ``gfx942``."""
+        return int(self.name.removeprefix("sm_")) if self.platform is Platform.CUDA else self.name
+
+
+@dataclass(frozen=True)
+class Target:
+    """One GPU SKU, or a bare architecture whose SKU figures are unknown."""
+
+    name: str  # lower case letters and digits: h200, mi300x
+    title: str  # as the vendor writes it
+    vendor: str  # nvidia or amd
+    architecture: Architecture
+    units: int | None  # SMs or CUs, as the vendor counts them
+    runtime_unit_count: int | None  # what multi_processor_count says: WGPs on RDNA
+    memory_bandwidth_gbs: float | None  # GB/s, datasheet
+    memory_bytes: int | None
+    l2_mib: float | None
+    last_level_cache_mib: float | None  # Infinity Cache where there is one
+    peak_tflops: Mapping[str, float | None]  # datasheet, dense: float32, tf32, float16, bfloat16, fp8
+    source: str
+    unsourced: tuple[str, ...] = ()  # fields recalled and not read: not facts
+    notes: str = ""
+
+
+# --------------------------------------------------------------------------
+# Matrix and plan
+
+
+@dataclass(frozen=True)
+class Axes:
+    """A choice of values along a case's axes; None keeps all the case declares."""
+
+    shapes: tuple[Shape, ...] | None = None
+    dtypes: tuple[str, ...] | None = None
+    variants: tuple[str, ...] | None = None
+    directions: tuple[Direction, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Cells that a rule of the matrix speaks of; None matches everything."""
+
+    kernel: str | None = None
+    target: str | None = None
+    dtype: str | None = None
+    variant: str | None = None
+    evidence: Evidence | None = None
+
+    def matches(self, cell: Cell, evidence: Evidence) -> bool:
+        """Whether a cell of that evidence is among those selected."""
+        wanted = (self.kernel, self.target, self.dtype, self.variant, self.evidence)
+        actual = (cell.case, cell.target, cell.dtype, cell.variant, evidence)
+        return all(w is None or w == a for w, a in zip(wanted, actual, strict=True))
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A known gap, strict like xfail: met is xfailed, closed is a failure."""
+
+    select: Selector
+    status: Status
+    reason: str
+    place: str  # matrix.yaml:31
+
+
+@dataclass(frozen=True)
+class ExclusionRule:
+    """Cells that the plan leaves out, with the reason."""
+
+    select: Selector
+    reason: str
+    place: str
+
+
+@dataclass(frozen=True)
+class MatrixKernel:
+    """One kernel of the matrix with its axes."""
+
+    source: CaseSource
+    axes: Axes
+    place: str  # matrix.yaml:3
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A validated matrix file."""
+
+    path: str
+    kernels: tuple[MatrixKernel, ...]
+    targets: tuple[str, ...]
+    tiers: Mapping[str, Mapping[str, Axes]]  # tier → kernel → narrower axes
+    expectations: tuple[Expectation, ...]
+    exclusions: tuple[ExclusionRule, ...]
+    target_files: tuple[str, ...] = ()  # the user's own catalogue files
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the matrix."""
+
+    case: str
+    direction: Direction
+    shape: Shape
+    dtype: str
+    variant: str
+    target: str
+    partition: str | None = None  # partition mode of the device (SPX, CPX), None = whole
+
+    @property
+    def shape_text(self) -> str:
+        """The shape as ids and tables write it: ``4096x4096``."""
+        return "x".join(str(n) for n in self.shape)
+
+    def label(self, evidence: Evidence) -> str:
+        """Name within the matrix: ``softmax[h200-4096x4096-float32-w8-compiled]``."""
+        parts = [self.target, self.shape_text, self.dtype, self.variant]
+        if self.direction is Direction.BACKWARD:
+            parts.append(self.direction.value)
+        if self.partition:
+            parts.append(self.partition.lower())
+        return f"{self.case}[{'-'.join([*parts, evidence.value])}]"
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell with the evidence it will get, or the reason why it won't run."""
+
+    cell: Cell
+    evidence: Evidence
+    excluded: str | None = None  # reason
+    expectation: Expectation | None = None
+
+    @property
+    def label(self) -> str:
+        """Name within the matrix; unique in a plan."""
+        return self.cell.label(self.evidence)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells of a run in order."""
+
+    cells: tuple[PlannedCell, ...]
+    tier: str
+    plan_hash: str  # of the labels in order
+
+
+# --------------------------------------------------------------------------
+# What stages find out about a cell
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Theoretical occupancy of one kernel on one architecture."""
+
+    percent: float  # resident waves / most waves of a unit, 0 to 100
+    blocks_per_unit: int
+    waves_per_unit: int
+    limiter: str  # registers, shared memory, waves, blocks, barriers, tensor memory; or what makes it illegal
+    limits: Mapping[str, int]  # blocks per unit that each resource alone would allow
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one binary needs, as its own headers say."""
+
+    registers_per_thread: int  # NVIDIA REG; AMD .vgpr_count (accumulation registers included)
+    spill_bytes_per_thread: int  # NVIDIA stack frame; AMD .private_segment_fixed_size
+    shared_bytes_per_block: int  # Triton's own figure: dynamic shared memory or LDS
+    threads_per_block: int  # num_warps × warp size, not clamped
+    warp_size: int
+    raw: Mapping[str, int] = field(default_factory=dict)  # vendor's figures by the vendor's names
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch of the fused function, built for the target."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    num_warps: int
+    num_stages: int
+    resources: Resources
+    occupancy: Occupancy
+    specialization: Mapping[str, str]  # argument → type and attributes, such as "*bf16 divisibility=16"
+    constants: Mapping[str, str]
+    options: Mapping[str, Any]  # only options that differ from the backend's default
+    compile_seconds: float | None  # None when the build came from the cache
+    binary_hash: str  # sha256 of cubin or hsaco
+    limits_broken: tuple[str, ...] = ()  # each in words: "shared 131072 B > 101376 B"
+
+
+@dataclass(frozen=True)
+class Build:
+    """All launches of one call, and the worst figure of each kind over them."""
+
+    launches: tuple[Launch, ...]
+    build_key: str
+
+    @property
+    def registers_per_thread(self) -> int | None:
+        """Most registers of any launch."""
+        return max((x.resources.registers_per_thread for x in self.launches), default=None)
+
+    @property
+    def spill_bytes_per_thread(self) -> int | None:
+        """Most spilled bytes of any launch."""
+        return max((x.resources.spill_bytes_per_thread for x in self.launches), default=None)
+
+    @property
+    def shared_bytes_per_block(self) -> int | None:
+        """Most shared memory of any launch."""
+        return max((x.resources.shared_bytes_per_block for x in self.launches), default=None)
+
+    @property
+    def threads_per_block(self) -> int | None:
+        """Most threads of any launch."""
+        return max((x.resources.threads_per_block for x in self.launches), default=None)
+
+    @property
+    def worst_occupancy(self) -> Occupancy | None:
+        """Lowest theoretical occupancy of any launch."""
+        return min((x.occupancy for x in self.launches), key=lambda o: o.percent, default=None)
+
+    @property
+    def limits_broken(self) -> tuple[str, ...]:
+        """Limits of the target that any launch breaks, in order, without repeats."""
+        return tuple(dict.fromkeys(text for x in self.launches for text in x.limits_broken))
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """How far one output is from float64, beside the unfused chain's own error.
+
+    Errors are the largest |result - reference| / (|reference| + scale), where scale
+    is the root mean square of the reference output.
+    """
+
+    name: str  # position in the returned tuple: "0", "1"
+    dtype: str
+    fused_error: float | None
+    unfused_error: float | None
+    limit: float
+    rule: str  # how the limit came about, in words
+    nonfinite_agree: bool  # same NaN and Inf pattern as the reference
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Correctness of one cell."""
+
+    outputs: tuple[OutputError, ...]
+    input_hash: str  # of the bits of all inputs
+    output_hash: str  # of the bits of all fused outputs
+    controls: Mapping[str, bool]  # negative control → whether the check refused it, as it must
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Samples of one function on one clock."""
+
+    median_ms: float
+    low_ms: float  # 95 % interval of the median
+    high_ms: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Device-event time, end to end, fused and baselines interleaved."""
+
+    clock: str  # "events"
+    cache: str  # "flushed" or "warm"
+    flush_bytes: int
+    warmup: int  # calls before the first sample
+    fused: Clock
+    baselines: Mapping[str, Clock]  # eager, …
+    speedup: Mapping[str, float]  # baseline → baseline median ÷ fused median
+    samples_ref: str | None = None  # content address of all samples in the side folder
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What a worker found out about a planned cell."""
+
+    cell: Cell
+    evidence: Evidence
+    outcome: Outcome
+    build: Build | None = None
+    verdict: Verdict | None = None
+    timing: Timing | None = None
+    work: Work | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)  # platform queries the host code made → answers
+    nulls: Mapping[str, str] = field(default_factory=dict)  # part → why it is unknown
+    seconds: float = 0.0
+    device: str | None = None  # device_id, hashed
+    blobs: Mapping[str, bytes] = field(default_factory=dict)  # name → text or samples for the side folder
+
+
+# --------------------------------------------------------------------------
+# Reports
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU of the host."""
+
+    index: int
+    name: str
+    target: str  # SKU name, or the bare architecture where the SKU is unknown
+    architecture: str
+    memory_bytes: int
+    units: int
+    device_id: str  # salted hash
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine that ran a report, without its name."""
+
+    host_id: str  # salted hash
+    system: str  # Linux 6.1 x86_64
+    python: str
+    torch: str | None
+    triton: str | None
+    backends: tuple[str, ...]  # Triton's: amd, nvidia
+    driver: str | None
+    toolkit: str | None  # CUDA or HIP version of torch
+    devices: tuple[Device, ...]
+    settings: Mapping[str, str]  # environment that changes numerics or code, such as TRITON_DEFAULT_FP_FUSION
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The four keys: one hash can't do four jobs."""
+
+    cell_key: str  # joins runs, hosts and nights
+    source_hash: str  # times are compared only when equal
+    build_key: str | None  # caches builds; None where nothing was built
+    env_key: str  # says when a difference is the toolchain's
+
+
+@dataclass(frozen=True)
+class Record:
+    """One cell, one evidence, one run: one line of a report."""
+
+    run_id: str
+    keys: Keys
+    cell: Cell
+    evidence: Evidence
+    outcome: Outcome
+    host_id: str
+    triton: str | None  # version that built or ran it
+    architecture: str | None  # of the target; None for the interpreter
+    variant_params: Mapping[str, Any]
+    expected: Status | None = None  # status the matrix expects
+    expected_reason: str | None = None
+    build: Build | None = None
+    verdict: Verdict | None = None
+    timing: Timing | None = None
+    work: Work | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    nulls: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    device_id: str | None = None
+    blobs: Mapping[str, str] = field(default_factory=dict)  # name → content address in the side folder
+    schema: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class Header:
+    """First line of a report."""
+
+    run_id: str
+    portkit: str
+    started: str  # ISO 8601, UTC
+    matrix: str  # file name, no path
+    matrix_hash: str
+    tier: str
+    plan_hash: str
+    cells: int
+    host: Host
+    schema: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class End:
+    """Last line of a report; without it the report is partial."""
+
+    run_id: str
+    records: int
+    counts: Mapping[str, int]  # status → records
+    finished: str  # ISO 8601, UTC
+    exit: str = "complete"  # or interrupted
+
+
+def digest(value: Any, length: int = 16) -> str:
+    """Short hash of plain values: sha256 over their canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def cell_key(cell: Cell, params: Mapping[str, Any]) -> str:
+    """The key that joins a cell over runs, hosts and nights."""
+    return digest(
+        [
+            cell.case,
+            cell.direction.value,
+            list(cell.shape),
+            cell.dtype,
+            cell.variant,
+            dict(params),
+            cell.target,
+            cell.partition,
+        ]
+    )

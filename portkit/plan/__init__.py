@@ -1,0 +1,1 @@
+"""From matrix text and case declarations to a plan of cells; pure."""

@@ -1,0 +1,1 @@
+"""Formats what the other parts found out; computes nothing."""

@@ -1,0 +1,1 @@
+"""Builds, runs and judges cells; the only part that imports torch and Triton."""

@@ -1,0 +1,1 @@
+"""Reports: the journal, its schema and the merge."""

@@ -1,0 +1,1 @@
+"""GPU SKUs and architectures as data, and theoretical occupancy."""
