@@ -181,7 +181,7 @@ class KernelCase:
     reduction_length: Callable[[Shape], int] = lambda shape: shape[-1]  # terms summed into one output
     limits: Mapping[str, float] = field(default_factory=dict)  # dtype → relative error limit, if special
     allow_tf32: bool = False  # may float32 products use tf32 or xf32?
-    interpretable: Mapping[str, str] = field(default_factory=dict)  # dtype → why Triton's interpreter is no reference
+    interpreter_gaps: Mapping[str, str] = field(default_factory=dict)  # dtype → why Triton's interpreter is no reference
 
 
 @dataclass(frozen=True)
@@ -244,6 +244,7 @@ class Architecture:
     carveout_kib: tuple[int, ...]  # shared-memory carve-out steps, KiB; empty if not sourced
     check: str  # what these numbers were checked against
     source: str
+    doubts: tuple[str, ...] = ()  # where sources differ: each with the value used and the other
 
     @property
     def triton_backend(self) -> str:
@@ -346,6 +347,7 @@ class Matrix:
     expectations: tuple[Expectation, ...]
     exclusions: tuple[ExclusionRule, ...]
     target_files: tuple[str, ...] = ()  # the user's own catalogue files
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)  # dotted key → matrix.yaml:12
 
 
 @dataclass(frozen=True)
@@ -440,8 +442,9 @@ class Launch:
     constants: Mapping[str, str]
     options: Mapping[str, Any]  # only options that differ from the backend's default
     compile_seconds: float | None  # None when the build came from the cache
-    binary_hash: str  # sha256 of cubin or hsaco
-    limits_broken: tuple[str, ...] = ()  # each in words: "shared 131072 B > 101376 B"
+    binary_hash: str  # of the bytes of cubin or hsaco
+    limits_broken: tuple[str, ...] = ()  # each in words: "shared memory 131072 B > 101376 B"
+    trial: bool = False  # made by an autotuner to choose among configurations
 
 
 @dataclass(frozen=True)
@@ -450,6 +453,12 @@ class Build:
 
     launches: tuple[Launch, ...]
     build_key: str
+    omitted_launches: int = 0  # more that a record had no room for; the worst of each figure is never among them
+
+    @property
+    def launch_count(self) -> int:
+        """Launches of one call, those a record had no room for included."""
+        return len(self.launches) + self.omitted_launches
 
     @property
     def registers_per_thread(self) -> int | None:
@@ -632,8 +641,9 @@ class Header:
     matrix_hash: str
     tier: str
     plan_hash: str
-    cells: int
+    cells: int  # planned cells; fewer records make the report partial
     host: Host
+    targets: tuple[str, ...] = ()  # in the plan's order, which tables keep
     schema: int = SCHEMA_VERSION
 
 
