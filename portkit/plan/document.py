@@ -1,0 +1,155 @@
+"""A YAML file with the line of everything in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
+
+from portkit.errors import MatrixError
+
+Location = tuple[str | int, ...]
+"""The way to a value: keys of mappings and indices of lists."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed YAML file whose top level is a mapping."""
+
+    name: str  # as places show it
+    data: CommentedMap
+
+    def line(self, location: Sequence[Any]) -> int:
+        """The line, from 1, of the deepest part of ``location`` that the file has."""
+        line, node = 1, self.data
+        for part in location:
+            found = _line_of(node, part)
+            if found is None:
+                break
+            line, node = found, node[part]
+        return line
+
+    def place(self, location: Sequence[Any]) -> str:
+        """A location for people: ``matrix.yaml:12: kernels.softmax.dtypes[1]``."""
+        return f"{self.name}:{self.line(location)}: {dotted(location)}" if location else f"{self.name}:1"
+
+    def known_part(self, location: Sequence[Any]) -> Location:
+        """``location`` without the parts that the file does not have."""
+        kept: list[str | int] = []
+        node: Any = self.data
+        for part in location:
+            if _has(node, part):
+                kept.append(part)
+                node = node[part]
+        return tuple(kept)
+
+    def locations(self) -> Iterator[Location]:
+        """Every location in the file, outer before inner."""
+        yield from _walk(self.data, ())
+
+
+def read_document(path: Path) -> Document:
+    """Read a YAML file.
+
+    Raises:
+        MatrixError: the file is missing, unreadable or empty, not YAML, has a key
+            twice, or is no mapping; the place names the line.
+    """
+    name = display_name(path)
+    data = _parse(_text(path, name), name)
+    if data is None:
+        raise MatrixError("the file is empty", place=name, remedy="write at least `kernels:` and `targets:`")
+    if not isinstance(data, CommentedMap):
+        raise MatrixError("the top level must be a mapping", place=f"{name}:1", remedy="begin with `kernels:`")
+    return Document(name, data)
+
+
+def dotted(location: Sequence[Any]) -> str:
+    """``("targets", 3)`` as ``targets[3]``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return text.removeprefix(".")
+
+
+def display_name(path: Path) -> str:
+    """The path as messages show it: short where it is below the current folder."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _text(path: Path, name: str) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise MatrixError("no such matrix file", place=name, remedy="name another, or write one") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MatrixError(f"can't be read: {reason}", place=name, remedy="name a readable file") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise MatrixError("is not UTF-8", place=f"{name}:{line}", remedy="save the file as UTF-8") from None
+
+
+def _parse(text: str, name: str) -> Any:
+    try:
+        return YAML(typ="rt").load(text)
+    except DuplicateKeyError as error:
+        key = str(error.problem).split('"')[1]
+        raise MatrixError(
+            f"key {key!r} is there twice", place=_marked(error, name), remedy="merge the two, or remove one"
+        ) from None
+    except MarkedYAMLError as error:
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise MatrixError(
+            f"is not YAML: {problem}", place=_marked(error, name), remedy="check indentation, brackets and quotes"
+        ) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise MatrixError(
+            f"is not YAML: {error.reason}", place=f"{name}:{line}", remedy="remove the control character"
+        ) from None
+    except (YAMLError, RecursionError, ValueError) as error:
+        raise MatrixError(
+            f"is not YAML: {type(error).__name__}", place=name, remedy="check indentation, brackets and quotes"
+        ) from None
+
+
+def _marked(error: MarkedYAMLError, name: str) -> str:
+    mark = error.problem_mark or error.context_mark
+    return f"{name}:{mark.line + 1}" if mark is not None else name
+
+
+def _has(node: Any, part: Any) -> bool:
+    if isinstance(node, CommentedMap):
+        return part in node
+    return isinstance(node, CommentedSeq) and type(part) is int and part < len(node)
+
+
+def _line_of(node: Any, part: Any) -> int | None:
+    if not _has(node, part):
+        return None
+    try:
+        line, _ = node.lc.key(part) if isinstance(node, CommentedMap) else node.lc.item(part)
+    except (KeyError, TypeError, AttributeError):  # came through a merge key: no position of its own
+        line = node.lc.line
+    return int(line) + 1
+
+
+def _walk(node: Any, location: Location) -> Iterator[Location]:
+    if isinstance(node, CommentedMap):
+        parts: Sequence[Any] = list(node)
+    elif isinstance(node, CommentedSeq):
+        parts = range(len(node))
+    else:
+        return
+    for part in parts:
+        yield (*location, part)
+        yield from _walk(node[part], (*location, part))

@@ -1,0 +1,227 @@
+"""What a matrix file may hold: the keys, their types and the rules of single values.
+
+Rules that tie two parts of the file together are in :mod:`portkit.plan.matrix`;
+those that need the kernel cases or the catalogue are in :mod:`portkit.plan.expand`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from portkit.errors import nearest
+from portkit.model import DTYPE_BYTES, INTERPRETER, Direction, Evidence, Shape, Status
+
+FORMAT_VERSION = 1
+"""Version of the file format; a file that says another is refused."""
+
+GAPS = tuple(status.value for status in Status if not status.good and not status.skipped)
+"""Statuses that ``expect`` may name: those that are a gap."""
+
+_NAME = r"[a-z][a-z0-9_]*"
+_TARGET = r"[a-z0-9_]+"
+_SHAPE = r"[1-9][0-9]*(x[1-9][0-9]*)*"
+_VARIANT = r"[A-Za-z0-9_.]+"
+
+
+def mistake(message: str, remedy: str, entry: int | None = None) -> PydanticCustomError:
+    """The error of a wrong value, with its remedy and, in a list, the index of the entry."""
+    return PydanticCustomError("mistake", "{message}", {"message": message, "remedy": remedy, "entry": entry})
+
+
+def parse_shape(text: Any) -> Shape:
+    """The shape that ``4096x4096`` writes; one axis may be a plain number.
+
+    Raises:
+        PydanticCustomError: the text is no shape.
+    """
+    remedy = "write positive sizes joined by x, such as 4096x4096"
+    if isinstance(text, int) and type(text) is not int:  # YAML read 0x10 as 16
+        raise mistake("a bool, or a number in hexadecimal, octal or with underscores, is no shape", remedy)
+    if not isinstance(text, str | int) or not re.fullmatch(_SHAPE, str(text)):
+        raise mistake(f"{_shown(text)} is no shape", remedy)
+    return tuple(int(size) for size in str(text).split("x"))
+
+
+def _shown(value: Any) -> str:
+    plain = list(value) if isinstance(value, list) else dict(value) if isinstance(value, dict) else value
+    text = repr(plain)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _among(word: str, names: Iterable[str]) -> Callable[[str], str]:
+    known = tuple(names)
+
+    def check(name: str) -> str:
+        if name not in known:
+            raise mistake(f"unknown {word} {name!r}", nearest(name, known))
+        return name
+
+    return check
+
+
+def _matching(word: str, pattern: str, rule: str) -> Callable[[str], str]:
+    def check(name: str) -> str:
+        if not re.fullmatch(pattern, name):
+            raise mistake(f"{_shown(name)} is no {word}", rule)
+        return name
+
+    return check
+
+
+def _gap(name: str) -> str:
+    status = _among("status", Status)(name)
+    if status not in GAPS:
+        raise mistake(
+            f"{name!r} is no gap",
+            "expect only what goes wrong; use `exclude` to leave cells out, and nothing for cells that pass",
+        )
+    return status
+
+
+def _filled(text: str) -> str:
+    words = " ".join(text.split())
+    if not words:
+        raise mistake("is blank", "write a text of at least one word")
+    return words
+
+
+def _listed_target(name: str) -> str:
+    if name == INTERPRETER:
+        raise mistake(f"{name!r} is not listed: it is always there", "remove it from `targets`")
+    return name
+
+
+def _given(value: Any) -> Any:
+    if value is None:
+        raise mistake("has no value", "give it a value, or remove the key")
+    return value
+
+
+def _distinct(entries: list[T]) -> list[T]:
+    for index, entry in enumerate(entries):
+        if entry in entries[:index]:
+            raise mistake(f"{_entry_text(entry)} is listed twice", "remove one of the two", index)
+    return entries
+
+
+def _entry_text(entry: Any) -> str:
+    return "x".join(map(str, entry)) if isinstance(entry, tuple) else repr(entry)
+
+
+def _empty_if_null(value: Any) -> Any:
+    return [] if value is None else value
+
+
+def _version(number: int) -> int:
+    if number != FORMAT_VERSION:
+        raise mistake(
+            f"format version {number} is unknown",
+            f"write `version: {FORMAT_VERSION}`, or use the portkit release that knows version {number}",
+        )
+    return number
+
+
+T = TypeVar("T")
+
+_SLUG = "use lower-case letters, digits and _, with a letter first, such as add_rms_norm"
+
+KernelName = Annotated[str, AfterValidator(_matching("kernel name", _NAME, _SLUG))]
+TierName = Annotated[str, AfterValidator(_matching("tier name", _NAME, _SLUG))]
+TargetName = Annotated[
+    str, AfterValidator(_matching("target name", _TARGET, "use lower-case letters, digits and _, such as mi300x"))
+]
+VariantName = Annotated[
+    str, AfterValidator(_matching("variant name", _VARIANT, "use letters, digits, _ and ., such as w8"))
+]
+ShapeText = Annotated[
+    Shape, BeforeValidator(parse_shape), WithJsonSchema({"type": ["string", "integer"], "pattern": f"^{_SHAPE}$"})
+]
+DtypeName = Annotated[
+    str, AfterValidator(_among("dtype", DTYPE_BYTES)), Field(json_schema_extra={"enum": list(DTYPE_BYTES)})
+]
+DirectionName = Annotated[
+    str, AfterValidator(_among("direction", Direction)), Field(json_schema_extra={"enum": [*Direction]})
+]
+EvidenceName = Annotated[
+    str, AfterValidator(_among("evidence", Evidence)), Field(json_schema_extra={"enum": [*Evidence]})
+]
+GapName = Annotated[str, AfterValidator(_gap), Field(json_schema_extra={"enum": list(GAPS)})]
+Text = Annotated[str, AfterValidator(_filled)]
+
+Choice = Annotated[list[T], Field(min_length=1), AfterValidator(_distinct)]
+"""A list with at least one entry and none of them twice."""
+
+Given = Annotated[T | SkipJsonSchema[None], BeforeValidator(_given)]
+"""A key that may be left out, and has a value where it is there."""
+
+Rules = Annotated[list[T], BeforeValidator(_empty_if_null)]
+"""A list that may be empty, so that its last entry can be commented out."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class AxesFormat(_Section):
+    """Values along the axes of a kernel; a missing axis keeps all that the case declares."""
+
+    shapes: Given[Choice[ShapeText]] = None
+    dtypes: Given[Choice[DtypeName]] = None
+    variants: Given[Choice[VariantName]] = None
+    directions: Given[Choice[DirectionName]] = None
+
+
+class KernelFormat(AxesFormat):
+    """One kernel: where its case is declared, and its axes."""
+
+    path: Given[Text] = Field(default=None, description="kernel file, relative to the matrix file")
+    module: Given[Text] = Field(default=None, description="importable module that declares the case")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> KernelFormat:
+        if self.path and self.module:
+            raise mistake("names both `path` and `module`", "keep the one that declares the case")
+        return self
+
+
+class RuleFormat(_Section):
+    """Cells that a rule speaks of, and why; a missing key matches everything."""
+
+    kernel: Given[str] = None
+    target: Given[str] = None
+    dtype: Given[DtypeName] = None
+    variant: Given[VariantName] = None
+    evidence: Given[EvidenceName] = None
+    reason: Text
+
+    @model_validator(mode="after")
+    def _selects(self) -> RuleFormat:
+        if not any((self.kernel, self.target, self.dtype, self.variant, self.evidence)):
+            raise mistake("selects every cell", "name at least one of kernel, target, dtype, variant and evidence")
+        return self
+
+
+class ExpectFormat(RuleFormat):
+    """A known gap."""
+
+    status: GapName
+
+
+class MatrixFormat(_Section):
+    """A whole matrix file."""
+
+    version: Annotated[int, AfterValidator(_version)] = Field(
+        default=FORMAT_VERSION, json_schema_extra={"const": FORMAT_VERSION}
+    )
+    kernels: Annotated[dict[KernelName, KernelFormat | None], Field(min_length=1)]
+    targets: Choice[Annotated[TargetName, AfterValidator(_listed_target)]]
+    targets_files: Annotated[Rules[Text], AfterValidator(_distinct)] = []
+    tiers: dict[TierName, dict[KernelName, AxesFormat | None] | None] | None = None
+    expect: Rules[ExpectFormat] = []
+    exclude: Rules[RuleFormat] = []
