@@ -1,0 +1,114 @@
+"""Theoretical occupancy of a kernel, from its resources and its architecture's limits.
+
+One file a vendor holds the rules; this module chooses it by the platform and turns
+counts of blocks into an :class:`~portkit.model.Occupancy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+
+from portkit.model import Architecture, Occupancy, Platform
+from portkit.targets.occupancy import amd, nvidia
+from portkit.targets.occupancy.amd import waves_per_simd
+from portkit.targets.occupancy.block import RESOURCES, Block
+
+__all__ = ["broken_limits", "occupancy", "waves_per_simd"]
+
+_RULES: Mapping[Platform, ModuleType] = {Platform.CUDA: nvidia, Platform.ROCM: amd}
+
+
+def occupancy(  # noqa: PLR0913 (each a resource of its own, by keyword)
+    arch: Architecture,
+    *,
+    registers: int,
+    shared_bytes: int,
+    threads: int,
+    barriers: int = 1,
+    tensor_memory_columns: int = 0,
+) -> Occupancy:
+    """Theoretical occupancy: resident waves ÷ most waves of a unit.
+
+    ``blocks = min over resources``, ``percent = 100 · blocks · waves of a block ÷
+    most waves``. Rules and sources: :mod:`~portkit.targets.occupancy.nvidia` and
+    :mod:`~portkit.targets.occupancy.amd`.
+
+    Args:
+        arch: limits of the architecture.
+        registers: 32-bit registers per thread; AMD ``.vgpr_count``.
+        shared_bytes: shared memory or LDS of a block, static and dynamic, without
+            the driver's part.
+        threads: threads of a block.
+        barriers: named barriers of a block, NVIDIA.
+        tensor_memory_columns: tensor-memory columns of a block, Blackwell.
+
+    Returns:
+        Occupancy with its limiter. A block that can't launch has 0 % and the limits
+        it breaks as the limiter. Of resources that limit alike, the limiter is the
+        first in the order waves, blocks, registers, shared memory, barriers, tensor
+        memory; ``limits`` has them all.
+
+    Raises:
+        ValueError: a figure is negative or not a whole number, or there are no threads.
+    """
+    block = Block(threads, registers, shared_bytes, barriers, tensor_memory_columns)
+    counts: dict[str, int] = _RULES[arch.platform].blocks_by_resource(arch, block)
+    broken = _broken(arch, block)
+    blocks = 0 if broken else min(counts.values())
+    waves = blocks * block.waves(arch.wave_size)
+    return Occupancy(
+        percent=100 * waves / arch.max_waves_per_unit,
+        blocks_per_unit=blocks,
+        waves_per_unit=waves,
+        limiter="; ".join(broken) or _limiter(counts),
+        limits=counts,
+    )
+
+
+def broken_limits(
+    arch: Architecture,
+    *,
+    threads: int,
+    shared_bytes: int,
+    registers: int,
+    tensor_memory_columns: int = 0,
+) -> tuple[str, ...]:
+    """Limits that keep a block from launching, each in words.
+
+    Args:
+        arch: limits of the architecture.
+        threads: threads of a block.
+        shared_bytes: shared memory or LDS of a block, without the driver's part.
+        registers: 32-bit registers per thread.
+        tensor_memory_columns: tensor-memory columns of a block.
+
+    Returns:
+        Such as ``threads 2048 > 1024`` and ``shared memory 131072 B > 101376 B``;
+        empty for a block that launches.
+
+    Raises:
+        ValueError: a figure is negative or not a whole number, or there are no threads.
+    """
+    block = Block(threads, registers, shared_bytes, tensor_memory_columns=tensor_memory_columns)
+    return _broken(arch, block)
+
+
+def _broken(arch: Architecture, block: Block) -> tuple[str, ...]:
+    found: list[str | None] = [
+        _over("threads", block.threads, arch.max_threads_per_block),
+        _over("shared memory", block.shared_bytes, arch.shared_bytes_per_block_max, " B"),
+        _over("registers", block.registers, arch.max_registers_per_thread, " a thread"),
+        _RULES[arch.platform].broken_registers(arch, block),
+        _over("tensor memory", block.tensor_memory_columns, arch.tensor_memory_columns or 0, " columns"),
+    ]
+    return tuple(text for text in found if text)
+
+
+def _over(what: str, value: int, limit: int, unit: str = "") -> str | None:
+    return f"{what} {value}{unit} > {limit}{unit}" if value > limit else None
+
+
+def _limiter(counts: Mapping[str, int]) -> str:
+    fewest = min(counts.values())
+    return next(name for name in RESOURCES if counts.get(name) == fewest)

@@ -1,0 +1,68 @@
+"""AMD's rules: how many workgroups fit on a CU, or on a WGP of RDNA.
+
+Source: LLVM's ``llvm/lib/Target/AMDGPU/Utils/AMDGPUBaseInfo.cpp``
+(``getVGPRAllocGranule``, ``getTotalNumVGPRs``, ``getMaxWavesPerEU``,
+``getMaxWorkGroupsPerCU``). With ``n = ceil(threads / wave)`` waves a workgroup:
+
+============== ====================================================================
+resource       workgroups per unit
+============== ====================================================================
+waves          ``waves per unit // n``
+blocks         the limit of barriers; a workgroup of one wave needs none
+registers      ``waves per SIMD · SIMDs // n``, where waves per SIMD =
+               ``min(VGPRs per lane // roundup(VGPRs, granule), most)``
+shared memory  ``LDS per unit // roundup(LDS, granule)``
+============== ====================================================================
+
+``registers`` is the kernel's ``.vgpr_count``: on gfx90a and later it includes the
+accumulation registers, which share the file. Scalar registers set no limit: waves
+have a fixed share from gfx10 on, and 102 fit the eight waves of gfx90a to gfx950.
+RDNA runs here as Triton builds for it, wave32 in WGP mode. What sources say of LDS
+and not alike is in each architecture's ``doubts``.
+"""
+
+from __future__ import annotations
+
+from portkit.model import Architecture
+from portkit.targets.occupancy.block import BLOCKS, REGISTERS, SHARED_MEMORY, WAVES, Block, round_up
+
+
+def waves_per_simd(arch: Architecture, registers: int) -> int:
+    """Waves that the vector registers of a SIMD can hold, as LLVM's ``; Occupancy:`` line.
+
+    Args:
+        arch: an AMD architecture.
+        registers: VGPRs per thread, ``.vgpr_count``; 0 counts as the smallest allocation.
+
+    Returns:
+        Waves per SIMD; 0 where a thread has more registers than it may have.
+    """
+    if registers > arch.max_registers_per_thread:
+        return 0
+    allocated = round_up(max(registers, 1), arch.register_granule)
+    return min(arch.registers_per_simd_lane // allocated, arch.max_waves_per_simd)
+
+
+def blocks_by_resource(arch: Architecture, block: Block) -> dict[str, int]:
+    """Workgroups per unit that each resource alone would allow; without those that set no limit."""
+    waves = block.waves(arch.wave_size)
+    counts = {
+        WAVES: arch.max_waves_per_unit // waves,
+        BLOCKS: arch.max_blocks_per_unit_single_wave if waves == 1 else arch.max_blocks_per_unit,
+        REGISTERS: _most_waves(arch, block) // waves,
+    }
+    if block.shared_bytes:
+        counts[SHARED_MEMORY] = arch.shared_bytes_per_unit // round_up(block.shared_bytes, arch.shared_granule)
+    return counts
+
+
+def broken_registers(arch: Architecture, block: Block) -> str | None:
+    """The register limit that the workgroup breaks as a whole, in words."""
+    most, waves = _most_waves(arch, block), block.waves(arch.wave_size)
+    if waves <= most or not most:  # none at all: the limit per thread says it
+        return None
+    return f"registers: {block.registers} a thread leave room for {most} waves in a {arch.unit}, the block has {waves}"
+
+
+def _most_waves(arch: Architecture, block: Block) -> int:
+    return waves_per_simd(arch, block.registers) * arch.simds_per_unit

@@ -1,0 +1,187 @@
+"""Targets that a user adds: a YAML file of SKUs on known architectures.
+
+    targets:
+      h20:
+        title: NVIDIA H20
+        architecture: sm_90
+        units: 78
+        memory_bandwidth_gbs: 4000
+        source: the vendor's datasheet, read 2025-01-31
+
+Every figure but ``title``, ``architecture`` and ``source`` may be left out and is
+then unknown. ``replaces: true`` lets an entry stand in for one of the same name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import YAMLError
+
+from portkit.errors import CatalogError, nearest
+from portkit.model import Architecture, Target
+from portkit.targets.tables import PEAKS, VENDORS, Sku, memory_bytes, without_brand
+
+Peak = Literal["float32", "tf32", "float16", "bfloat16", "fp8"]
+
+
+class Entry(BaseModel):
+    """One SKU as a user writes it; fields as in :class:`portkit.model.Target`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    title: str = Field(min_length=1)
+    architecture: str
+    source: str = Field(min_length=1)
+    units: int | None = Field(None, gt=0)
+    runtime_unit_count: int | None = Field(None, gt=0)
+    memory_bandwidth_gbs: float | None = Field(None, gt=0)
+    memory_gib: float | None = Field(None, gt=0)
+    l2_mib: float | None = Field(None, gt=0)
+    last_level_cache_mib: float | None = Field(None, gt=0)
+    peak_tflops: dict[Peak, float] = Field(default_factory=dict)
+    device_name: str | None = None
+    notes: str = ""
+    replaces: bool = False
+
+    @field_validator("device_name")
+    @classmethod
+    def _is_pattern(cls, text: str | None) -> str | None:
+        try:
+            re.compile(text or "")
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from error
+        return text
+
+
+class File(BaseModel):
+    """A whole targets file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    targets: dict[str, Entry] = Field(min_length=1)
+
+
+def read_targets(path: Path, architectures: Mapping[str, Architecture], known: Mapping[str, Sku]) -> dict[str, Sku]:
+    """The SKUs that a file adds.
+
+    Args:
+        path: the file.
+        architectures: those an entry may name.
+        known: SKUs that are there already.
+
+    Raises:
+        CatalogError: the file can't be read, is no YAML, has a wrong, missing or
+            doubled key, an unknown architecture, or a name that is taken.
+    """
+    source = _Source(path, _parse(path))
+    try:
+        file = File.model_validate(source.document)
+    except ValidationError as error:
+        raise _mistake(source, error) from error
+    for name, entry in file.targets.items():
+        _check_name(source, name, architectures)
+        _check_architecture(source, name, entry, architectures)
+        if name in known and not entry.replaces:
+            remedy = "choose another name, or say replaces: true"
+            raise source.error(f"target {name!r} is known already", remedy, "targets", name)
+    return {name: _sku(name, entry, architectures) for name, entry in file.targets.items()}
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A parsed file that knows the line of each key."""
+
+    path: Path
+    document: Any
+
+    def error(self, message: str, remedy: str, *keys: str | int) -> CatalogError:
+        """A mistake at ``file:line: dotted.key``, the line of the deepest key that the file has."""
+        line, node = 1, self.document
+        for key in keys:
+            if not isinstance(node, CommentedMap) or key not in node:
+                break
+            line, node = node.lc.key(key)[0] + 1, node[key]
+        dotted = ".".join(str(key) for key in keys)
+        return CatalogError(message, place=f"{self.path}:{line}" + (f": {dotted}" if dotted else ""), remedy=remedy)
+
+
+def _parse(path: Path) -> Any:
+    try:
+        return YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        message, remedy = f"can't read the targets file: {error.strerror}", "name a file that exists and is readable"
+        raise CatalogError(message, place=str(path), remedy=remedy) from error
+    except UnicodeDecodeError as error:
+        raise CatalogError(f"not UTF-8: {error.reason}", place=str(path), remedy="save the file as UTF-8") from error
+    except DuplicateKeyError as error:
+        key = str(error.problem).partition(" with value")[0]
+        raise CatalogError(key, place=_marked(path, error), remedy="keep one of the two") from error
+    except YAMLError as error:
+        problem = getattr(error, "problem", None) or str(error)
+        raise CatalogError(f"not YAML: {problem}", place=_marked(path, error), remedy="correct the syntax") from error
+
+
+def _marked(path: Path, error: YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f"{path}:{mark.line + 1}" if mark else str(path)
+
+
+def _mistake(source: _Source, error: ValidationError) -> CatalogError:
+    first = error.errors()[0]
+    keys = tuple(key for key in first["loc"] if key != "[key]")
+    if first["type"] == "extra_forbidden":
+        known = Entry.model_fields if len(keys) > 1 else File.model_fields
+        return source.error(f"unknown key {str(keys[-1])!r}", nearest(str(keys[-1]), known), *keys)
+    if first["type"] == "missing":
+        return source.error(f"key {str(keys[-1])!r} is missing", f"add {keys[-1]}", *keys)
+    remedy = "docs/targets.md has the keys and their types"
+    return source.error(f"{first['msg']}, got {first['input']!r}", remedy, *keys)
+
+
+def _check_name(source: _Source, name: str, architectures: Mapping[str, Architecture]) -> None:
+    if not re.fullmatch(r"[a-z0-9]*[a-z][a-z0-9]*", name):
+        raise source.error(
+            f"{name!r} is no target name", "use lower-case letters and digits, such as h20", "targets", name
+        )
+    if name in {arch.replace("_", "") for arch in architectures}:
+        raise source.error(f"{name!r} is the name of an architecture", "choose another name", "targets", name)
+
+
+def _check_architecture(source: _Source, name: str, entry: Entry, architectures: Mapping[str, Architecture]) -> None:
+    if entry.architecture not in architectures:
+        remedy = nearest(entry.architecture, architectures)
+        raise source.error(f"unknown architecture {entry.architecture!r}", remedy, "targets", name, "architecture")
+
+
+def _sku(name: str, entry: Entry, architectures: Mapping[str, Architecture]) -> Sku:
+    arch = architectures[entry.architecture]
+    target = Target(
+        name=name,
+        title=entry.title,
+        vendor=VENDORS[arch.platform],
+        architecture=arch,
+        units=entry.units,
+        runtime_unit_count=entry.runtime_unit_count or _runtime_units(entry.units, arch),
+        memory_bandwidth_gbs=entry.memory_bandwidth_gbs,
+        memory_bytes=memory_bytes(entry.memory_gib),
+        l2_mib=entry.l2_mib,
+        last_level_cache_mib=entry.last_level_cache_mib,
+        peak_tflops={kind: entry.peak_tflops.get(kind) for kind in PEAKS},  # type: ignore[call-overload]
+        source=entry.source,
+        notes=entry.notes,
+    )
+    return Sku(target, entry.device_name or re.escape(without_brand(entry.title)))
+
+
+def _runtime_units(units: int | None, arch: Architecture) -> int | None:
+    """ROCm counts WGPs of two CUs on RDNA, all others count as the vendor does."""
+    return units // 2 if units is not None and arch.unit == "WGP" else units
