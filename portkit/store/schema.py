@@ -1,0 +1,152 @@
+"""The layout of a report's lines, and its version.
+
+A report is JSON lines. Each line is one object: ``kind`` (``header``, ``record`` or
+``end``), the fields of the value of that name in :mod:`portkit.model`, and ``sum``.
+
+``sum`` is the first 12 hexadecimal digits of sha256 over the canonical JSON of the
+rest of the line: keys sorted, no spaces. It finds damage and edits by hand; canonical
+text rather than the bytes, so that a tool which only reorders keys does no harm, and
+sha256 since every other key of a record is one already. It is no signature.
+
+The version counts layouts, apart from the package's version. A newer one is refused by
+name; an older one goes through one function per version in :data:`UPGRADES`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from portkit.errors import ReportError
+from portkit.model import SCHEMA_VERSION, End, Header, Record, digest
+
+Value = Header | Record | End
+Body = dict[str, Any]
+
+KINDS: Final[Mapping[str, type[Value]]] = {"header": Header, "record": Record, "end": End}
+
+UPGRADES: dict[int, Callable[[str, Body], Body]] = {}
+"""Version → function of (kind, fields) that gives the fields of the next version."""
+
+_SUM_DIGITS = 12
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON gives it back: dataclasses and mappings as dicts, tuples as lists."""
+    return json.loads(json.dumps(value, default=_plain))
+
+
+def encode(value: Value) -> bytes:
+    """One line of a report, newline included. Non-finite numbers are ``NaN`` and ``Infinity``.
+
+    Raises:
+        ReportError: a field has not the type that the model says, so no reader would take it.
+    """
+    kind = next(name for name, type_ in KINDS.items() if isinstance(value, type_))
+    fields = plain(value)
+    _validate(kind, fields, f"{kind} not written")
+    body = {"kind": kind, **fields}
+    return json.dumps(body | {"sum": _checksum(body)}, separators=(",", ":")).encode() + b"\n"
+
+
+def parse(line: bytes, place: str) -> tuple[str, Body]:
+    """Kind and raw fields of a line, without judging them.
+
+    Raises:
+        ReportError: the line is no JSON object with a known kind.
+    """
+    try:
+        body = json.loads(line)
+    except ValueError as error:
+        raise ReportError(f"not a line of a report: {error}", place=place, remedy=_REMEDY_DAMAGED) from None
+    if not isinstance(body, dict) or body.get("kind") not in KINDS:
+        raise ReportError(
+            "not a line of a portkit report: it has no kind header, record or end",
+            place=place,
+            remedy="name a report that `pytest --benchmark` wrote",
+        )
+    return body["kind"], body
+
+
+def check_version(header: Body, place: str) -> int:
+    """Schema version that a header states.
+
+    Raises:
+        ReportError: it states none, or one that this portkit can't read.
+    """
+    found = header.get("schema")
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise ReportError(f"the header states no schema version: {found!r}", place=place, remedy=_REMEDY_DAMAGED)
+    if found > SCHEMA_VERSION:
+        raise ReportError(
+            f"schema {found} found, this portkit reads up to {SCHEMA_VERSION}", place=place, remedy="upgrade portkit"
+        )
+    return found
+
+
+def decode(kind: str, body: Body, version: int, place: str) -> Value:
+    """The value of a parsed line: checksum, then upgrades, then the fields' types.
+
+    Args:
+        kind: kind of the line, of :data:`KINDS`.
+        body: its fields, ``kind`` and ``sum`` among them.
+        version: schema version of the report.
+        place: file and line, for errors.
+
+    Raises:
+        ReportError: checksum, a field's name or its type is wrong; the place names the field.
+    """
+    rest = {name: value for name, value in body.items() if name != "sum"}
+    if body.get("sum") != _checksum(rest):
+        raise ReportError("the checksum is wrong: the line was edited or damaged", place=place, remedy=_REMEDY_DAMAGED)
+    del rest["kind"]
+    return _validate(kind, upgrade(kind, rest, version), place)
+
+
+def upgrade(kind: str, body: Body, version: int) -> Body:
+    """Fields of an older version, brought to the present one."""
+    for step in range(version, SCHEMA_VERSION):
+        body = UPGRADES[step](kind, body)
+        if "schema" in body:
+            body = body | {"schema": step + 1}
+    return body
+
+
+_REMEDY_DAMAGED = "take the report from its host again, or run it again; reports are not to be edited"
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
+
+
+def _checksum(body: Body) -> str:
+    return digest(body, _SUM_DIGITS)
+
+
+@functools.cache
+def _adapter(kind: str) -> TypeAdapter[Value]:
+    return TypeAdapter(KINDS[kind])
+
+
+def _validate(kind: str, body: Body, place: str) -> Value:
+    try:
+        return _adapter(kind).validate_json(json.dumps(body), strict=True, extra="forbid")
+    except ValidationError as error:
+        raise _field_error(error, place) from None
+
+
+def _field_error(error: ValidationError, place: str) -> ReportError:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    given = "" if first["type"] == "missing" else f", found {str(first['input'])[:80]!r}"
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return ReportError(f"{first['msg']}{given}{more}", place=f"{place}: {field}", remedy=_REMEDY_DAMAGED)
