@@ -1,0 +1,342 @@
+"""Matrix + kernel cases + targets → :class:`portkit.model.Plan`; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeVar
+
+from portkit.errors import CatalogError, MatrixError, nearest
+from portkit.model import (
+    INTERPRETER,
+    Axes,
+    CaseDeclaration,
+    Cell,
+    Direction,
+    Evidence,
+    ExclusionRule,
+    Expectation,
+    Matrix,
+    Plan,
+    PlannedCell,
+    Selector,
+    Shape,
+    digest,
+)
+from portkit.plan.matrix import FULL
+
+QUICK = "quick"
+"""The tier that runs where none is asked for and the matrix has it."""
+
+ALL = "all"
+"""What a user writes to select every target."""
+
+T = TypeVar("T")
+Rule = TypeVar("Rule", Expectation, ExclusionRule)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Targets that a user asks for; no name at all asks for the default."""
+
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, options: Iterable[str]) -> Selection:
+        """The selection of option values such as ``["h200,mi300x", "l4"]``."""
+        names = [name.strip() for option in options for name in option.split(",")]
+        return cls(tuple(dict.fromkeys(name for name in names if name)))
+
+    def choose(self, listed: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
+        """Names selected, in order, each once.
+
+        Nothing asked: the GPUs present, or without one the listed targets and the
+        interpreter. ``all``: the listed, the present and the interpreter. Otherwise
+        the names themselves.
+        """
+        default = present or [*listed, INTERPRETER]
+        every = [*listed, *present, INTERPRETER]
+        asked = [name for option in self.names for name in (every if option == ALL else [option])]
+        return tuple(dict.fromkeys(asked or default))
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Values along every axis of one kernel."""
+
+    directions: tuple[Direction, ...]
+    shapes: tuple[Shape, ...]
+    dtypes: tuple[str, ...]
+    variants: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """One kernel whose case could be read."""
+
+    name: str
+    small_shapes: tuple[Shape, ...]
+    whole: _Grid
+    tiers: Mapping[str, _Grid]
+
+
+def expand(  # noqa: PLR0913 - each is a part of the question
+    matrix: Matrix,
+    declarations: Mapping[str, CaseDeclaration],
+    known_targets: Collection[str],
+    *,
+    tier: str | None = None,
+    targets: Selection | None = None,
+    present: Sequence[str] = (),
+) -> Plan:
+    """All cells of a run, in the order kernel, direction, shape, dtype, variant, target.
+
+    Every selected target gets a ``compiled`` cell, one that is present also a
+    ``measured`` cell, and the interpreter one ``interpreted`` cell for each small
+    shape, with the first variant. Excluded cells stay, with their reason.
+
+    Args:
+        matrix: as :func:`portkit.plan.matrix.read_matrix` returns it.
+        declarations: case name → its declaration. A kernel of the matrix without one
+            gets no cell: its file could not be read, which the caller reports.
+        known_targets: names in the catalogue, bare architectures included.
+        tier: name of a tier; None is ``quick`` where the matrix has it, else ``full``.
+        targets: what the user selected.
+        present: targets of the GPUs of this host.
+
+    Raises:
+        MatrixError: a name in the matrix is unknown, a shape has the wrong rank, a
+            rule selects nothing, or no cell is left.
+        CatalogError: the user selected an unknown target.
+    """
+    known = {*known_targets, *present}
+    _check_targets(matrix, known)
+    kernels = [
+        _kernel(matrix, kernel.source.name, kernel.axes, declarations[kernel.source.name])
+        for kernel in matrix.kernels
+        if kernel.source.name in declarations
+    ]
+    _check_rules(matrix, kernels)
+    name = _tier(matrix, tier)
+    chosen = _chosen(targets or Selection(), matrix, present, known)
+    attach = _Rules(matrix)
+    cells = tuple(attach(*point) for kernel in kernels for point in _points(kernel, name, chosen, present))
+    if not cells:
+        raise MatrixError("no kernel case could be read, so the plan is empty", place=matrix.path, remedy=_EMPTY)
+    return Plan(cells, name, _plan_hash(cells))
+
+
+_EMPTY = "mend the kernel files that are named above"
+
+
+def default_tier(matrix: Matrix) -> str:
+    """The tier that runs where none is asked for."""
+    return QUICK if QUICK in matrix.tiers else FULL
+
+
+def _tier(matrix: Matrix, asked: str | None) -> str:
+    name = default_tier(matrix) if asked is None else asked
+    if name not in matrix.tiers:
+        raise MatrixError(f"unknown tier {name!r}", place=matrix.path, remedy=nearest(name, matrix.tiers))
+    return name
+
+
+# --------------------------------------------------------------------------
+# Axes
+
+
+def _kernel(matrix: Matrix, name: str, axes: Axes, declared: CaseDeclaration) -> _Kernel:
+    key = f"kernels.{name}"
+    has = f"kernel case {name!r} declares"
+    _check_rank(matrix, f"{key}.shapes", axes.shapes or (), declared.shapes[0])
+    whole = _Grid(
+        directions=_part(matrix, f"{key}.directions", axes.directions, declared.directions, has),
+        shapes=axes.shapes or declared.shapes,
+        dtypes=_part(matrix, f"{key}.dtypes", axes.dtypes, declared.dtypes, has),
+        variants=_part(matrix, f"{key}.variants", axes.variants, tuple(declared.variants), has),
+    )
+    tiers = {
+        tier: _narrowed(matrix, f"tiers.{tier}.{name}", kernels.get(name, Axes()), whole)
+        for tier, kernels in matrix.tiers.items()
+    }
+    return _Kernel(name, declared.small_shapes, whole, tiers)
+
+
+def _narrowed(matrix: Matrix, key: str, axes: Axes, whole: _Grid) -> _Grid:
+    has = "a tier only narrows, and the kernel has"
+    return _Grid(
+        directions=_part(matrix, f"{key}.directions", axes.directions, whole.directions, has),
+        shapes=_part(matrix, f"{key}.shapes", axes.shapes, whole.shapes, has),
+        dtypes=_part(matrix, f"{key}.dtypes", axes.dtypes, whole.dtypes, has),
+        variants=_part(matrix, f"{key}.variants", axes.variants, whole.variants, has),
+    )
+
+
+def _part(matrix: Matrix, key: str, chosen: tuple[T, ...] | None, whole: tuple[T, ...], has: str) -> tuple[T, ...]:
+    """``chosen`` if it is a part of ``whole``; None is the whole."""
+    for index, value in enumerate(chosen or ()):
+        if value not in whole:
+            entry = f"{key}[{index}]"
+            axis = key.rpartition(".")[2].removesuffix("s")
+            raise MatrixError(
+                f"{has} no {axis} {_text(value)!r}",
+                place=_place(matrix, entry),
+                remedy=nearest(_text(value), map(_text, whole)),
+            )
+    return chosen or whole
+
+
+def _check_rank(matrix: Matrix, key: str, shapes: Sequence[Shape], like: Shape) -> None:
+    for index, shape in enumerate(shapes):
+        if len(shape) != len(like):
+            raise MatrixError(
+                f"shape {_text(shape)!r} has {len(shape)} axes where the kernel case has {len(like)}",
+                place=_place(matrix, f"{key}[{index}]"),
+                remedy=f"write a shape such as {_text(like)}",
+            )
+
+
+def _text(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _place(matrix: Matrix, key: str) -> str:
+    return f"{matrix.places.get(key, matrix.path)}: {key}"
+
+
+# --------------------------------------------------------------------------
+# Targets
+
+
+def _check_targets(matrix: Matrix, known: Collection[str]) -> None:
+    for index, name in enumerate(matrix.targets):
+        if name not in known:
+            raise MatrixError(
+                f"unknown target {name!r}", place=_place(matrix, f"targets[{index}]"), remedy=nearest(name, known)
+            )
+
+
+def _chosen(selection: Selection, matrix: Matrix, present: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+    chosen = selection.choose(matrix.targets, present)
+    for name in chosen:
+        if name != INTERPRETER and name not in known:
+            raise CatalogError(
+                f"unknown target {name!r}", place="--portkit-target", remedy=nearest(name, {*known, INTERPRETER, ALL})
+            )
+    return chosen
+
+
+# --------------------------------------------------------------------------
+# Cells
+
+
+def _points(
+    kernel: _Kernel, tier: str, targets: Sequence[str], present: Collection[str]
+) -> Iterator[tuple[Cell, Evidence]]:
+    grid = kernel.tiers[tier]
+    gpus = [name for name in targets if name != INTERPRETER]
+    for direction in grid.directions:
+        for shape, dtype, variant, target in product(grid.shapes, grid.dtypes, grid.variants, gpus):
+            cell = Cell(kernel.name, direction, shape, dtype, variant, target)
+            yield cell, Evidence.COMPILED
+            if target in present:
+                yield cell, Evidence.MEASURED
+        if INTERPRETER in targets:
+            for shape, dtype in product(kernel.small_shapes, grid.dtypes):
+                cell = Cell(kernel.name, direction, shape, dtype, grid.variants[0], INTERPRETER)
+                yield cell, Evidence.INTERPRETED
+
+
+class _Rules:
+    """Attaches the first exclusion or expectation that matches.
+
+    A selector looks at five values and not at shapes, so answers are kept.
+    """
+
+    def __init__(self, matrix: Matrix) -> None:
+        self._matrix = matrix
+        self._found: dict[tuple[str, ...], tuple[str | None, Expectation | None]] = {}
+
+    def __call__(self, cell: Cell, evidence: Evidence) -> PlannedCell:
+        key = (cell.case, cell.target, cell.dtype, cell.variant, evidence.value)
+        if key not in self._found:
+            self._found[key] = self._find(cell, evidence)
+        excluded, expectation = self._found[key]
+        return PlannedCell(cell, evidence, excluded, expectation)
+
+    def _find(self, cell: Cell, evidence: Evidence) -> tuple[str | None, Expectation | None]:
+        exclusion = _first(self._matrix.exclusions, cell, evidence)
+        if exclusion is not None:
+            return exclusion.reason, None
+        return None, _first(self._matrix.expectations, cell, evidence)
+
+
+def _first(rules: Iterable[Rule], cell: Cell, evidence: Evidence) -> Rule | None:
+    return next((rule for rule in rules if rule.select.matches(cell, evidence)), None)
+
+
+def _plan_hash(cells: Iterable[PlannedCell]) -> str:
+    return digest(
+        [
+            [cell.label, cell.excluded is not None, cell.expectation.status if cell.expectation else None]
+            for cell in cells
+        ]
+    )
+
+
+# --------------------------------------------------------------------------
+# Rules that select nothing
+
+
+def _check_rules(matrix: Matrix, kernels: Sequence[_Kernel]) -> None:
+    """Refuse a rule that no cell of any tier, target and evidence could meet."""
+    read = {kernel.name for kernel in kernels}
+    all_read = all(kernel.source.name in read for kernel in matrix.kernels)
+    rules: tuple[Expectation | ExclusionRule, ...] = (*matrix.expectations, *matrix.exclusions)
+    for rule in rules:
+        # A kernel that could not be read may be the one that the rule means.
+        if not (rule.select.kernel in read or (rule.select.kernel is None and all_read)):
+            continue
+        if not any(_selects(rule.select, kernel, matrix.targets) for kernel in kernels):
+            raise MatrixError(
+                "the rule selects no cell of the whole matrix",
+                place=rule.place,
+                remedy=_near_rule(rule.select, kernels),
+            )
+
+
+def _selects(select: Selector, kernel: _Kernel, targets: Sequence[str]) -> bool:
+    gpu = Evidence.COMPILED, Evidence.MEASURED, Evidence.EMULATED
+    first_variants = {grid.variants[0] for grid in kernel.tiers.values()}
+    return select.kernel in (None, kernel.name) and (
+        _within(select, targets, gpu, kernel.whole.dtypes, kernel.whole.variants)
+        or _within(select, [INTERPRETER], [Evidence.INTERPRETED], kernel.whole.dtypes, first_variants)
+    )
+
+
+def _within(
+    select: Selector,
+    targets: Collection[str],
+    evidence: Collection[Evidence],
+    dtypes: Collection[str],
+    variants: Collection[str],
+) -> bool:
+    axes: list[tuple[str | None, Collection[str]]] = [
+        (select.target, targets),
+        (select.evidence, evidence),
+        (select.dtype, dtypes),
+        (select.variant, variants),
+    ]
+    return all(wanted is None or wanted in values for wanted, values in axes)
+
+
+def _near_rule(select: Selector, kernels: Sequence[_Kernel]) -> str:
+    named = [kernel for kernel in kernels if select.kernel in (None, kernel.name)]
+    dtypes = sorted({dtype for kernel in named for dtype in kernel.whole.dtypes})
+    variants = sorted({variant for kernel in named for variant in kernel.whole.variants})
+    if select.dtype is not None and select.dtype not in dtypes:
+        return f"dtype {select.dtype!r}: {nearest(select.dtype, dtypes)}"
+    if select.variant is not None and select.variant not in variants:
+        return f"variant {select.variant!r}: {nearest(select.variant, variants)}"
+    return "remove it, or mend its kernel, target, dtype, variant and evidence: no cell has all of them together"
