@@ -181,7 +181,7 @@ class KernelCase:
     reduction_length: Callable[[Shape], int] = lambda shape: shape[-1]  # terms summed into one output
     limits: Mapping[str, float] = field(default_factory=dict)  # dtype → relative error limit, if special
     allow_tf32: bool = False  # may float32 products use tf32 or xf32?
-    interpreter_gaps: Mapping[str, str] = field(default_factory=dict)  # dtype → why Triton's interpreter is no reference
+    interpreter_gaps: Mapping[str, str] = field(default_factory=dict)  # dtype → why it is no reference
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,72 @@
+"""The ``portkit`` command: one file a subcommand, loaded when it is called.
+
+``portkit --help`` must be quick, so nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from portkit import __version__
+from portkit.errors import PortkitError
+
+COMMANDS = {
+    "doctor": "What this host can do, and each gap with its remedy.",
+    "merge": "Merge reports of any number of hosts into one table.",
+    "occupancy": "Theoretical occupancy of a configuration on a target.",
+    "targets": "The catalogue of GPUs.",
+}
+"""Name of each subcommand (module ``portkit.cli.<name>``) → its line in the help."""
+
+
+class LazyGroup(click.Group):
+    """Loads a subcommand's module only when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all subcommands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a subcommand; None for an unknown one, which click reports."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"portkit.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="portkit")
+def cli() -> None:
+    """What changes when the same fused Triton kernel runs on another GPU.
+
+    The matrix runs with ``pytest --benchmark``; these commands work on its
+    reports, on targets and on this host.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; a named mistake ends with its message and exit code 2."""
+    try:
+        result = cli.main(args=list(sys.argv[1:] if arguments is None else arguments), standalone_mode=False)
+    except PortkitError as error:
+        click.echo(f"error: {error.render()}", err=True)
+        return 2
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone
+        sys.stderr.close()
+        return 141
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,59 @@
+"""Options of ``pytest --benchmark``; what they start is in ``matrix``.
+
+This module is loaded by every pytest run of an environment that has portkit, so
+it imports next to nothing. Without ``--benchmark`` the plugin adds nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+
+import pytest
+
+_OPTION = "--benchmark"
+_CLASH = pytest.StashKey[str]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options that carry the project's name."""
+    group = parser.getgroup("portkit", "portability of fused kernels (portkit)")
+    group.addoption("--portkit-matrix", metavar="FILE", default="matrix.yaml", help="matrix file (%(default)s)")
+    group.addoption("--portkit-tier", metavar="NAME", help="tier of the matrix: quick (default), full, or its own")
+    group.addoption(
+        "--portkit-target",
+        metavar="NAMES",
+        action="append",
+        default=[],
+        help="targets by name, comma-separated, or `all`; default: the GPUs of this host, or with none all",
+    )
+    group.addoption(
+        "--portkit-report", metavar="DIR", default="reports/local", help="folder of the report (%(default)s)"
+    )
+    group.addoption(
+        "--portkit-cell-seconds", metavar="S", type=float, help="time limit of one cell, compilation included (180)"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser) -> Iterator[None]:
+    """Add ``--benchmark`` after every other plugin, so that a clash is ours to report."""
+    yield
+    group = parser.getgroup("portkit")
+    try:
+        group.addoption(_OPTION, action="store_true", help="collect the kernels of the matrix, and nothing else")
+    except ValueError as error:
+        early_config.stash[_CLASH] = str(error)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """With ``--benchmark``, hand over to the matrix plugin."""
+    if not config.getoption("benchmark", default=False):
+        return
+    if clash := config.stash.get(_CLASH, None):
+        raise pytest.UsageError(
+            f"another pytest plugin already owns the option {_OPTION} ({clash})\n"
+            "  remedy: switch it off for this run with -p no:NAME (pytest --trace-config lists the plugins)"
+        )
+    config.pluginmanager.register(importlib.import_module("portkit.pytest_plugin.matrix"), "portkit-matrix")

@@ -1,0 +1,109 @@
+"""Builds one cell for a GPU that is absent: capture, resources, limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from portkit.model import Build, Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status
+from portkit.run.capture import Recorder
+from portkit.run.classify import classify, failing_line
+from portkit.run.inputs import InputMaker
+from portkit.run.shim import Answers, ClaimDevice
+
+_REAL_INPUT_BYTES = 512 * 2**20
+"""Most bytes of inputs that are made for real when host code reads values."""
+
+_NOT_RUN = "only built for the target, not run"
+
+
+@dataclass(frozen=True)
+class Builder:
+    """What builds the cells of one case for one target in this process."""
+
+    case: KernelCase
+    recorder: Recorder
+    answers: Answers
+    mode: ClaimDevice
+    seed: int
+
+    def build_cell(self, cell: Cell) -> CellResult:
+        """Capture the cell's launches, with the status that follows from them."""
+        refusal = self._capture(cell, "meta")
+        if refusal and _reads_values(refusal):
+            self.recorder.take()
+            refusal = self._capture_with_values(cell, refusal)
+        build = self.recorder.take()
+        return CellResult(
+            cell,
+            Evidence.COMPILED,
+            judge_build(build, classify(refusal) if refusal else None),
+            build=build if build.launches else None,
+            work=self.case.work(cell.shape, cell.dtype),
+            asked=dict(self.answers.asked),
+            nulls=_nulls(build),
+        )
+
+    def _capture(self, cell: Cell, backing: str) -> BaseException | None:
+        """Call the fused function; what it raises is the compiler's, the options' or its own refusal."""
+        self.mode.backing = torch.device(backing)
+        try:
+            with self.mode:
+                call_fused(self.case, cell, InputMaker(self.seed, backing))
+        except Exception as error:
+            return error
+        return None
+
+    def _capture_with_values(self, cell: Cell, refusal: BaseException) -> BaseException | None:
+        if self._input_bytes(cell) > _REAL_INPUT_BYTES:
+            return RuntimeError(
+                f"host code reads values of tensors ({failing_line(refusal)}), "
+                f"and the inputs are too large to make for real (over {_REAL_INPUT_BYTES >> 20} MiB)"
+            )
+        return self._capture(cell, "cpu")
+
+    def _input_bytes(self, cell: Cell) -> int:
+        tensors = self.case.inputs(InputMaker(self.seed, "meta"), cell.shape, cell.dtype).values()
+        return sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))
+
+
+def call_fused(case: KernelCase, cell: Cell, make: InputMaker) -> Any:
+    """Call the fused function of a cell; backward also runs its gradient."""
+    inputs = case.inputs(make, cell.shape, cell.dtype)
+    params = case.variants[cell.variant]
+    if cell.direction is Direction.FORWARD:
+        return case.fused(**inputs, **params)
+    inputs = {name: _differentiable(value) for name, value in inputs.items()}
+    outputs = case.fused(**inputs, **params)
+    roots = [t for t in (outputs if isinstance(outputs, tuple) else (outputs,)) if t.requires_grad]
+    torch.autograd.backward(roots, [torch.ones_like(t) for t in roots])
+    return outputs
+
+
+def judge_build(build: Build, refusal: Outcome | None) -> Outcome:
+    """The outcome of a compiled cell: a refusal first, then the target's limits."""
+    if refusal is not None:
+        return refusal
+    if not build.launches:
+        return Outcome(Status.CAPTURE_FAILED, Stage.CAPTURE, "the fused function launched no Triton kernel")
+    if build.limits_broken:
+        return Outcome(Status.OUT_OF_RESOURCES, Stage.LIMITS, "; ".join(build.limits_broken))
+    return Outcome(Status.BUILT)
+
+
+def _differentiable(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.detach().requires_grad_()
+    return value
+
+
+def _reads_values(error: BaseException) -> bool:
+    """Whether host code looked into a tensor that has no values."""
+    return isinstance(error, RuntimeError | NotImplementedError) and "meta" in str(error)
+
+
+def _nulls(build: Build) -> dict[str, str]:
+    reasons = dict.fromkeys(("verdict", "timing", "counters"), _NOT_RUN)
+    return reasons if build.launches else {**reasons, "build": "no kernel was built"}

@@ -1,0 +1,47 @@
+"""Makes this process look like a host of the target GPU, before user code runs.
+
+Host code branches on the platform: Liger-Kernel picks 16 warps where
+``torch.version.hip`` is set and 32 elsewhere; others take grids from
+``multi_processor_count``. An unmodified host function must see the answers that
+it would get on the target, and its tensors must claim to live on a GPU.
+
+One process serves one target and is thrown away after it, so the shim patches
+torch in place and never restores it. What differs between vendors is in
+``cuda.py`` and ``rocm.py``.
+"""
+
+from __future__ import annotations
+
+from portkit.model import Platform, Target
+from portkit.run.shim import cuda, rocm
+from portkit.run.shim.answers import Answers, UnknownPropertyError
+from portkit.run.shim.device import ClaimDevice, patch_backward
+from portkit.run.shim.torch_cuda import patch_torch_cuda
+
+__all__ = ["Answers", "ClaimDevice", "UnknownPropertyError", "answers_for", "install"]
+
+_VENDORS = {Platform.CUDA: cuda, Platform.ROCM: rocm}
+
+
+def answers_for(target: Target) -> Answers:
+    """What a host of ``target`` answers to platform queries, logged as they are asked."""
+    vendor = _VENDORS[target.architecture.platform]
+    return Answers(target.name, vendor.properties(target))
+
+
+def install(target: Target, *, backing: str = "meta") -> tuple[Answers, ClaimDevice]:
+    """Set the platform of ``target`` in this process, for good.
+
+    Args:
+        target: the GPU to look like.
+        backing: device that really holds the tensors, ``meta`` or ``cpu``.
+
+    Returns:
+        The log of questions, and the mode under which user code must run.
+    """
+    answers = answers_for(target)
+    _VENDORS[target.architecture.platform].set_versions()
+    patch_torch_cuda(answers)
+    mode = ClaimDevice(backing)
+    patch_backward(mode)
+    return answers, mode
