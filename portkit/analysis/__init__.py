@@ -1,0 +1,1 @@
+"""What merged records say; pure, reads the Dataset."""

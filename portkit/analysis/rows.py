@@ -1,0 +1,296 @@
+"""The comparison of targets: one row per cell and evidence, every figure worked out.
+
+Rendering only formats what stands here. A figure that is ``None`` has its reason in the
+row's ``nulls``, under the figure's name.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from portkit.model import Build, Direction, Evidence, Header, Host, Platform, Record, Status, Timing, Verdict, Work
+from portkit.store.merge import Dataset, Row
+
+Figures = dict[str, float | None]
+
+NOT_RUN: Final = "compiled only: it was not run"
+NO_TIME: Final = "only a GPU has a time"
+NO_BINARY: Final = "interpreted: there is no binary"
+NO_REASON: Final = "no reason was recorded"
+
+BY_EVIDENCE: Final = frozenset({NOT_RUN, NO_TIME, NO_BINARY})
+"""Reasons that an evidence's mark alone tells."""
+
+PLATFORM_PREFIXES: Final[Mapping[str, Platform]] = {"sm_": Platform.CUDA, "gfx": Platform.ROCM}
+"""How the architectures of a platform begin."""
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """A row of the comparison; names and units are those of the record."""
+
+    kernel: str
+    direction: Direction
+    shape: tuple[int, ...]
+    dtype: str
+    variant: str
+    target: str
+    partition: str | None
+    platform: Platform | None  # None for the interpreter
+    architecture: str | None
+    evidence: Evidence
+    older_source: bool  # a newer source of the cell has another evidence
+    status: Status
+    expected: bool  # the matrix expects this status
+    cause: str | None  # why it is not good, or why the gap is expected
+    launches: int | None  # kernels of one call; figures of the build are the worst of them
+    registers_per_thread: float | None
+    spill_bytes_per_thread: float | None
+    shared_bytes_per_block: float | None
+    occupancy_pct: float | None
+    occupancy_kind: str  # theoretical
+    occupancy_limiter: str | None
+    median_ms: float | None
+    low_ms: float | None
+    high_ms: float | None
+    clock: str | None  # events
+    cache: str | None  # flushed or warm
+    speedup: float | None  # eager median ÷ fused median
+    fusion_bound: float | None  # bytes of the unfused chain ÷ bytes of the fused kernel
+    share_of_bound: float | None  # speedup ÷ fusion bound
+    error: float | None  # of the output nearest to its limit
+    error_limit: float | None
+    error_over_limit: float | None  # at most 1 where the cell is right
+    nulls: Mapping[str, str]  # figure → why it is None
+    triton: str | None
+    run_id: str
+    host_id: str
+    other_runs: tuple[str, ...]  # run ids of records that this one stands before
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that the comparison table shows."""
+
+    runs: tuple[Header, ...]
+    partial: Mapping[str, str]  # run id → why
+    hosts: tuple[Host, ...]
+    counts: Mapping[Evidence, Mapping[Status, int]]
+    expected: Mapping[Evidence, int]  # rows whose bad status the matrix expects
+    warnings: tuple[str, ...]
+    not_measured: tuple[Platform, ...]  # platforms of which no row was run on a GPU
+    rows: tuple[ComparisonRow, ...]
+
+    @property
+    def backward(self) -> bool:
+        """Whether any row is of a backward pass."""
+        return any(row.direction is Direction.BACKWARD for row in self.rows)
+
+
+def comparison(dataset: Dataset) -> Comparison:
+    """Kernels × targets with every figure, in the table's order."""
+    order = _target_order(dataset)
+    rows = sorted((comparison_row(row) for row in dataset.rows), key=lambda row: _position(row, order))
+    counts: dict[Evidence, collections.Counter[Status]] = {}
+    for evidence in Evidence:
+        counts[evidence] = collections.Counter(row.status for row in rows if row.evidence is evidence)
+    measured = {row.platform for row in rows if row.evidence is Evidence.MEASURED}
+    return Comparison(
+        runs=dataset.headers,
+        partial=dataset.partial,
+        hosts=tuple(_distinct(header.host for header in dataset.headers)),
+        counts={evidence: dict(count) for evidence, count in counts.items() if count},
+        expected=dict(collections.Counter(row.evidence for row in rows if row.expected)),
+        warnings=dataset.warnings,
+        not_measured=tuple(platform for platform in Platform if platform not in measured),
+        rows=tuple(rows),
+    )
+
+
+def comparison_row(row: Row) -> ComparisonRow:
+    """One row's figures, and for each that is None the reason."""
+    record = row.record
+    figures = {
+        **_build_figures(record.build),
+        **_time_figures(record.timing, record.work),
+        **_error_figures(record.verdict),
+    }
+    occupancy = record.build.worst_occupancy if record.build else None
+    return ComparisonRow(
+        kernel=record.cell.case,
+        direction=record.cell.direction,
+        shape=record.cell.shape,
+        dtype=record.cell.dtype,
+        variant=record.cell.variant,
+        target=record.cell.target,
+        partition=record.cell.partition,
+        platform=platform_of(record.architecture),
+        architecture=record.architecture,
+        evidence=record.evidence,
+        older_source=row.older_source,
+        status=record.outcome.status,
+        expected=record.expected is record.outcome.status,
+        cause=_cause(record),
+        launches=record.build.launch_count if record.build else None,
+        occupancy_kind="theoretical",
+        occupancy_limiter=occupancy.limiter if occupancy else None,
+        clock=record.timing.clock if record.timing else None,
+        cache=record.timing.cache if record.timing else None,
+        nulls={name: _why_null(name, record) for name, value in figures.items() if value is None},
+        triton=record.triton,
+        run_id=record.run_id,
+        host_id=record.host_id,
+        other_runs=tuple(other.run_id for other in row.other_runs),
+        **figures,
+    )
+
+
+def platform_of(architecture: str | None) -> Platform | None:
+    """Platform of an architecture by its name; None for the interpreter."""
+    prefixes = PLATFORM_PREFIXES.items()
+    return next((platform for prefix, platform in prefixes if (architecture or "").startswith(prefix)), None)
+
+
+def _build_figures(build: Build | None) -> Figures:
+    occupancy = build.worst_occupancy if build else None
+    return {
+        "registers_per_thread": build.registers_per_thread if build else None,
+        "spill_bytes_per_thread": build.spill_bytes_per_thread if build else None,
+        "shared_bytes_per_block": build.shared_bytes_per_block if build else None,
+        "occupancy_pct": occupancy.percent if occupancy else None,
+    }
+
+
+def _time_figures(timing: Timing | None, work: Work | None) -> Figures:
+    speedup = timing.speedup.get("eager") if timing else None
+    bound = work.fusion_bound if work else None
+    return {
+        "median_ms": timing.fused.median_ms if timing else None,
+        "low_ms": timing.fused.low_ms if timing else None,
+        "high_ms": timing.fused.high_ms if timing else None,
+        "speedup": speedup,
+        "fusion_bound": bound,
+        "share_of_bound": speedup / bound if speedup is not None and bound else None,
+    }
+
+
+def _error_figures(verdict: Verdict | None) -> Figures:
+    """Error of the output nearest to its limit; None where one output's is unknown."""
+    outputs = [(x.fused_error, x.limit) for x in verdict.outputs] if verdict else []
+    known = [(_ratio(error, limit), error, limit) for error, limit in outputs if error is not None]
+    ratio, error, limit = max(known) if known and len(known) == len(outputs) else (None, None, None)
+    if ratio is None or not math.isfinite(ratio):
+        return {"error": None, "error_limit": limit, "error_over_limit": None}
+    return {"error": error, "error_limit": limit, "error_over_limit": ratio}
+
+
+def _ratio(error: float, limit: float) -> float:
+    """Error in units of its limit; a NaN counts as the worst there is."""
+    if math.isnan(error):
+        return math.inf
+    return error / limit if limit else (math.inf if error else 0.0)
+
+
+_FIGURE_PARTS: Mapping[str, tuple[str, frozenset[Evidence], str]] = {
+    # figure → part of the record, evidences that have it, why the others have not
+    **dict.fromkeys(
+        ("registers_per_thread", "spill_bytes_per_thread", "shared_bytes_per_block", "occupancy_pct"),
+        ("build", frozenset(Evidence) - {Evidence.INTERPRETED}, NO_BINARY),
+    ),
+    **dict.fromkeys(
+        ("median_ms", "low_ms", "high_ms", "speedup", "share_of_bound"),
+        ("timing", frozenset({Evidence.MEASURED}), NO_TIME),
+    ),
+    "fusion_bound": ("work", frozenset(Evidence), ""),
+    **dict.fromkeys(
+        ("error", "error_limit", "error_over_limit"),
+        ("verdict", frozenset(Evidence) - {Evidence.COMPILED}, NOT_RUN),
+    ),
+}
+
+
+def _why_null(figure: str, record: Record) -> str:
+    part, evidences, otherwise = _FIGURE_PARTS[figure]
+    if record.evidence not in evidences:
+        return otherwise
+    given = record.nulls.get(figure) or record.nulls.get(part)
+    if given:
+        return given
+    if part == "verdict" and record.verdict:
+        return _why_no_error(record.verdict)
+    if record.outcome.status.good:
+        return _why_derived_null(figure, record)
+    return record.outcome.message or record.outcome.status.value
+
+
+def _why_derived_null(figure: str, record: Record) -> str:
+    if figure == "share_of_bound" and record.work is None:
+        return record.nulls.get("work", NO_REASON)
+    if figure in ("speedup", "share_of_bound") and record.timing:
+        return "no eager baseline was timed"
+    return NO_REASON
+
+
+def _why_no_error(verdict: Verdict) -> str:
+    if not all(output.nonfinite_agree for output in verdict.outputs):
+        return "NaN or infinity where the reference has none, or the reverse"
+    return "the error is not finite"
+
+
+def _cause(record: Record) -> str | None:
+    """Why a row is not good, in the matrix's words where it was expected."""
+    if record.outcome.status.good:
+        return None
+    told = record.outcome.message or record.outcome.status.value
+    if record.expected is record.outcome.status and record.expected_reason:
+        return f"expected: {record.expected_reason}. Found: {told}"
+    return told
+
+
+_EVIDENCES = list(Evidence)
+
+
+def _position(row: ComparisonRow, targets: Mapping[str, int]) -> tuple[object, ...]:
+    return (
+        row.kernel,
+        row.direction is Direction.BACKWARD,
+        row.shape,
+        row.dtype,
+        _natural(row.variant),
+        targets[row.target],
+        row.partition or "",
+        _EVIDENCES.index(row.evidence),
+    )
+
+
+def _natural(text: str) -> list[tuple[str, int]]:
+    """Sort key that puts w8 before w16."""
+    return [(word, int(number or 0)) for word, number in re.findall(r"(\D*)(\d*)", text)]
+
+
+def _target_order(dataset: Dataset) -> dict[str, int]:
+    """Targets as the newest plan has them, those of a platform together."""
+    platforms: dict[str, Platform | None] = {}
+    for row in sorted(dataset.rows, key=lambda row: row.record.cell.target):
+        platforms.setdefault(row.record.cell.target, platform_of(row.record.architecture))
+    planned = [target for header in reversed(dataset.headers) for target in header.targets]
+    targets = [target for target in dict.fromkeys([*planned, *platforms]) if target in platforms]
+    groups = list(dict.fromkeys(platforms[target] for target in targets if platforms[target]))
+
+    def by_group(target: str) -> int:
+        return (*groups, None).index(platforms[target])
+
+    return {target: place for place, target in enumerate(sorted(targets, key=by_group))}
+
+
+def _distinct(hosts: Iterable[Host]) -> list[Host]:
+    seen: list[Host] = []
+    for host in hosts:
+        if host not in seen:
+            seen.append(host)
+    return seen

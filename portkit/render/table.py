@@ -1,0 +1,284 @@
+"""The comparison as text: GitHub's Markdown, plain for terminals, JSON for programs.
+
+Formats only; every figure comes from :mod:`portkit.analysis.rows`.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tabulate import tabulate
+
+from portkit.analysis.rows import BY_EVIDENCE, Comparison, ComparisonRow
+from portkit.model import Evidence, Header, Host, Platform
+from portkit.store.schema import plain
+
+NONE = "–"
+
+EVIDENCE_MEANS: Final[Mapping[Evidence, str]] = {
+    Evidence.MEASURED: "ran on that GPU",
+    Evidence.EMULATED: "its machine code ran in the instruction interpreter: right or wrong, no time",
+    Evidence.COMPILED: "built for that GPU and checked against its limits; never run",
+    Evidence.INTERPRETED: "ran in Triton's interpreter on the CPU: no registers, no time",
+}
+
+GPU_OF: Final[Mapping[Platform, str]] = {Platform.CUDA: "an NVIDIA GPU", Platform.ROCM: "an AMD GPU"}
+
+
+def render(comparison: Comparison, layout: str) -> str:
+    """The comparison in a layout of :data:`LAYOUTS`, with a newline at its end."""
+    return LAYOUTS[layout](comparison) + "\n"
+
+
+def _github(comparison: Comparison) -> str:
+    notes = _Notes()
+    columns = [*_kernel_columns(comparison), *_COLUMNS]
+    body = [[_escaped(column.cell(row, notes)) for column in columns] for row in comparison.rows]
+    heads = [" ".join(column.head) for column in columns]
+    table = tabulate(body, heads, tablefmt="github", colalign=_alignment(columns, body), disable_numparse=True)
+    parts = [
+        "# Comparison of targets",
+        _bullets(_head(comparison)),
+        *(["## Warnings", _bullets(comparison.warnings)] if comparison.warnings else []),
+        "## Rows",
+        table,
+        "## Notes",
+        _bullets(_legend(comparison)),
+        "\n".join(f"{number}. {text}" for number, text in notes.numbered()),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _plain(comparison: Comparison) -> str:
+    notes = _Notes()
+    body = [[column.cell(row, notes) for column in _COLUMNS] for row in comparison.rows]
+    heads = ["\n".join(column.head) for column in _COLUMNS]
+    table = tabulate(body, heads, tablefmt="simple", colalign=_alignment(_COLUMNS, body), disable_numparse=True)
+    parts = [
+        _wrapped(_head(comparison)),
+        _wrapped(f"warning: {text}" for text in comparison.warnings),
+        _with_group_lines(table, comparison.rows) if comparison.rows else "no rows",
+        _wrapped(_legend(comparison)),
+        _wrapped(f"[{number}] {text}" for number, text in notes.numbered()),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _json(comparison: Comparison) -> str:
+    rows = [_json_row(row) for row in comparison.rows]
+    return json.dumps({**plain(comparison), "rows": rows}, indent=1, allow_nan=False)
+
+
+def _json_row(row: ComparisonRow) -> dict[str, object]:
+    values: dict[str, object] = plain(row)
+    return values
+
+
+LAYOUTS: Final[Mapping[str, Callable[[Comparison], str]]] = {"github": _github, "plain": _plain, "json": _json}
+
+
+class _Notes:
+    """Numbers the reasons as the table first mentions them."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, text: str) -> str:
+        return f" [{self._numbers.setdefault(_one_line(text), len(self._numbers) + 1)}]"
+
+    def numbered(self) -> Iterable[tuple[int, str]]:
+        return ((number, text) for text, number in self._numbers.items())
+
+
+@dataclass(frozen=True)
+class _Column:
+    head: tuple[str, ...]  # lines; the unit is the last
+    cell: Callable[[ComparisonRow, _Notes], str]
+    right: bool = False
+
+
+def _figure(name: str, form: Callable[[float], str], *, worst: bool = False) -> Callable[[ComparisonRow, _Notes], str]:
+    def cell(row: ComparisonRow, notes: _Notes) -> str:
+        value = getattr(row, name)
+        if value is None:
+            return _absent(row, name, notes)
+        return form(value) + (_times(row) if worst else "")
+
+    return cell
+
+
+def _absent(row: ComparisonRow, name: str, notes: _Notes) -> str:
+    """A dash; with a note unless the evidence or the status of the row already says why."""
+    why = row.nulls[name]
+    told = why in BY_EVIDENCE or (row.cause is not None and why in row.cause)
+    return NONE if told else NONE + notes.mark(why)
+
+
+def _times(row: ComparisonRow) -> str:
+    return f" ×{row.launches}" if row.launches and row.launches > 1 else ""
+
+
+def _target(row: ComparisonRow, notes: _Notes) -> str:
+    return row.target + (f" {row.partition}" if row.partition else "")
+
+
+def _evidence(row: ComparisonRow, notes: _Notes) -> str:
+    return row.evidence.value + (" (older source)" if row.older_source else "")
+
+
+def _status(row: ComparisonRow, notes: _Notes) -> str:
+    mark = notes.mark(row.cause) if row.cause else ""
+    return row.status.value + (" (expected)" if row.expected and not row.status.good else "") + mark
+
+
+def _occupancy(row: ComparisonRow, notes: _Notes) -> str:
+    if row.occupancy_pct is None:
+        return _absent(row, "occupancy_pct", notes)
+    return f"{row.occupancy_pct:.0f} {row.occupancy_kind[:2]}, {row.occupancy_limiter}{_times(row)}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
+
+
+def _decimals(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.4g}" if value < 1000 else f"{value:.0f}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f}"
+
+
+def _over_limit(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.01 or value == 0 else "<0.01"
+
+
+_COLUMNS: Final = (
+    _Column(("target",), _target),
+    _Column(("evidence",), _evidence),
+    _Column(("status",), _status),
+    _Column(("registers", "/thread"), _figure("registers_per_thread", _whole, worst=True), right=True),
+    _Column(("spills", "B/thread"), _figure("spill_bytes_per_thread", _whole, worst=True), right=True),
+    _Column(("shared", "B/block"), _figure("shared_bytes_per_block", _whole, worst=True), right=True),
+    _Column(("occupancy", "%"), _occupancy),
+    _Column(("time", "ms (events)"), _figure("median_ms", _milliseconds), right=True),
+    _Column(("speedup", "× vs eager"), _figure("speedup", _decimals), right=True),
+    _Column(("fusion", "bound ×"), _figure("fusion_bound", _decimals), right=True),
+    _Column(("share of bound", "% (events)"), _figure("share_of_bound", _percent), right=True),
+    _Column(("error", "÷ limit"), _figure("error_over_limit", _over_limit), right=True),
+)
+
+
+def _kernel_columns(comparison: Comparison) -> list[_Column]:
+    direction = [_Column(("direction",), lambda row, _: row.direction.value)] if comparison.backward else []
+    return [
+        _Column(("kernel",), lambda row, _: row.kernel),
+        *direction,
+        _Column(("shape",), lambda row, _: _shape(row)),
+        _Column(("dtype",), lambda row, _: row.dtype),
+        _Column(("variant",), lambda row, _: row.variant),
+    ]
+
+
+def _shape(row: ComparisonRow) -> str:
+    return "x".join(str(n) for n in row.shape)
+
+
+def _alignment(columns: Sequence[_Column], body: Sequence[object]) -> list[str] | None:
+    return ["right" if column.right else "left" for column in columns] if body else None
+
+
+def _with_group_lines(table: str, rows: Sequence[ComparisonRow]) -> str:
+    """Put a line with kernel, shape, dtype and variant before the rows of each."""
+    lines = table.split("\n")
+    head, body = lines[: -len(rows)], lines[-len(rows) :]
+    out = head
+    previous = ""
+    for row, line in zip(rows, body, strict=True):
+        group = f"{row.kernel} {_shape(row)} {row.dtype} {row.variant} {row.direction.value}"
+        if group != previous:
+            out += [*([""] if previous else []), group]
+            previous = group
+        out.append(line.rstrip())
+    return "\n".join(out)
+
+
+def _head(comparison: Comparison) -> list[str]:
+    return [
+        f"reports merged: {len(comparison.runs)}",
+        *(f"run {_run(header, comparison.partial)}" for header in comparison.runs),
+        *(f"host {_host(host)}" for host in comparison.hosts),
+        *(f"{evidence}: {_counts(comparison, evidence)}" for evidence in comparison.counts),
+        *(f"No row here was run on {GPU_OF[platform]}." for platform in comparison.not_measured),
+    ]
+
+
+def _run(header: Header, partial: Mapping[str, str]) -> str:
+    state = ", partial" if header.run_id in partial else ""
+    return f"{header.run_id}: {header.matrix}, tier {header.tier}, portkit {header.portkit}{state}"
+
+
+def _host(host: Host) -> str:
+    toolkit = f"toolkit {host.toolkit}" if host.toolkit else "no toolkit"
+    return ", ".join(
+        [
+            f"{host.host_id}: {host.system}",
+            f"Python {host.python}",
+            f"torch {host.torch}" if host.torch else "no torch",
+            f"Triton {host.triton} ({', '.join(host.backends)})" if host.triton else "no Triton",
+            f"driver {host.driver}" if host.driver else "no GPU driver",
+            toolkit,
+            _devices(host),
+            *(f"{name}={value}" for name, value in sorted(host.settings.items())),
+        ]
+    )
+
+
+def _devices(host: Host) -> str:
+    if not host.devices:
+        return "no GPU"
+    names = [f"{device.name} ({device.target})" for device in host.devices]
+    return ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
+
+
+def _counts(comparison: Comparison, evidence: Evidence) -> str:
+    counts = [f"{count} {status}" for status, count in sorted(comparison.counts[evidence].items())]
+    expected = comparison.expected.get(evidence, 0)
+    return ", ".join(counts) + (f"; {expected} as the matrix expects" if expected else "")
+
+
+def _legend(comparison: Comparison) -> list[str]:
+    return [
+        *(f"{evidence}: {EVIDENCE_MEANS[evidence]}." for evidence in comparison.counts),
+        f"{NONE}: the row's evidence or status can't give this figure; with a number: unknown, for that reason.",
+        "th: theoretical occupancy, with what limits it. ×n: the worst of n kernel launches.",
+        "time: median on device events, end to end. speedup: eager median ÷ fused median, same device and process.",
+        "fusion bound: bytes the unfused chain must move ÷ bytes the fused kernel must move. "
+        "share of bound: speedup ÷ fusion bound, on the event clock (launch cost included).",
+        "error ÷ limit: the fused result's error against float64, in units of its limit; above 1 is wrong.",
+    ]
+
+
+def _bullets(texts: Iterable[str]) -> str:
+    return "\n".join(f"- {text}" for text in texts)
+
+
+def _wrapped(texts: Iterable[str]) -> str:
+    return "\n".join(textwrap.fill(text, 158, subsequent_indent="  ", break_long_words=False) for text in texts)
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 300 else line[:297] + "…"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
