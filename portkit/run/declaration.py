@@ -1,0 +1,172 @@
+"""Kernel case → its declaration in plain values, every field checked."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from portkit.errors import CaseError, nearest
+from portkit.model import DTYPE_BYTES, CaseDeclaration, CaseSource, Direction, KernelCase, Shape, Work
+from portkit.plan.cases import plain_json
+from portkit.run.source_hash import source_hash
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_VARIANT = re.compile(r"[A-Za-z0-9_.]+")
+_SHAPES = "write a tuple of tuples of positive whole numbers, such as ((4096, 4096),)"
+
+
+def declare(case: KernelCase, source: CaseSource) -> CaseDeclaration:
+    """Check a case and take over what the plan needs.
+
+    Raises:
+        CaseError: the first field that is wrong; the place names file and field.
+    """
+    check = _Check(case, source)
+    check.name()
+    check.shapes()
+    check.names_of_dtypes()
+    check.variants()
+    check.directions()
+    check.callables()
+    check.figures()
+    check.work()
+    return CaseDeclaration(
+        source=source,
+        shapes=case.shapes,
+        small_shapes=case.small_shapes,
+        dtypes=case.dtypes,
+        variants={name: dict(params) for name, params in case.variants.items()},
+        directions=case.directions,
+        source_hash=source_hash(source),
+    )
+
+
+@dataclass(frozen=True)
+class _Check:
+    """One method a group of fields; each raises for the first mistake it finds."""
+
+    case: KernelCase
+    source: CaseSource
+
+    def wrong(self, field: str, message: str, remedy: str) -> CaseError:
+        return CaseError(message, place=f"{self.source}: {self.case.name}.{field}", remedy=remedy)
+
+    def name(self) -> None:
+        if not _NAME.fullmatch(self.case.name):
+            raise self.wrong(
+                "name", f"{self.case.name!r} is no case name", "use lower-case letters, digits and _, as add_rms_norm"
+            )
+
+    def shapes(self) -> None:
+        for field in ("shapes", "small_shapes"):
+            shapes = self._distinct(field, getattr(self.case, field), _SHAPES)
+            for shape in shapes:
+                if not _is_shape(shape):
+                    raise self.wrong(field, f"{shape!r} is no shape", _SHAPES)
+        ranks = {len(shape) for shape in (*self.case.shapes, *self.case.small_shapes)}
+        if len(ranks) > 1:
+            raise self.wrong(
+                "shapes", f"shapes have {' and '.join(map(str, sorted(ranks)))} axes", "give all the same number"
+            )
+
+    def names_of_dtypes(self) -> None:
+        self._distinct("dtypes", self.case.dtypes, 'write a tuple of names, such as ("float32", "bfloat16")')
+        for field in ("dtypes", "limits", "interpreter_gaps"):
+            for dtype in getattr(self.case, field):
+                if dtype not in DTYPE_BYTES:
+                    raise self.wrong(field, f"unknown dtype {dtype!r}", nearest(str(dtype), DTYPE_BYTES))
+
+    def variants(self) -> None:
+        if not isinstance(self.case.variants, Mapping) or not self.case.variants:
+            raise self.wrong("variants", "there is none", 'write a mapping, such as {"w8": {"num_warps": 8}}')
+        for name, params in self.case.variants.items():
+            if not isinstance(name, str) or not _VARIANT.fullmatch(name):
+                raise self.wrong("variants", f"{name!r} is no variant name", "use letters, digits, _ and ., as w8")
+            self._variant(name, params)
+
+    def directions(self) -> None:
+        directions = self._distinct("directions", self.case.directions, "write a tuple, such as (Direction.FORWARD,)")
+        for direction in directions:
+            if not isinstance(direction, Direction):
+                raise self.wrong("directions", f"{direction!r} is no direction", "use portkit.Direction.FORWARD")
+
+    def callables(self) -> None:
+        for field in ("fused", "reference", "inputs", "work", "reduction_length"):
+            if not callable(getattr(self.case, field)):
+                raise self.wrong(field, "is no function", "give a function")
+        for name, params in self.case.variants.items():
+            self._accepts(name, params)
+
+    def figures(self) -> None:
+        for dtype, limit in self.case.limits.items():
+            if not isinstance(limit, int | float) or not 0 < limit < 1:
+                raise self.wrong("limits", f"{limit!r} for {dtype} is no limit", "give a relative error below 1")
+        for shape in (*self.case.shapes, *self.case.small_shapes):
+            length = self._call("reduction_length", self.case.reduction_length, shape)
+            if type(length) is not int or length < 1:
+                raise self.wrong("reduction_length", f"gives {length!r} for {shape}", "return a positive whole number")
+
+    def work(self) -> None:
+        for shape, dtype in product((*self.case.shapes, *self.case.small_shapes), self.case.dtypes):
+            self._work(shape, dtype, self._call("work", self.case.work, shape, dtype))
+
+    def _work(self, shape: Shape, dtype: str, work: Any) -> None:
+        where = f"for {shape} and {dtype}"
+        if not isinstance(work, Work):
+            raise self.wrong("work", f"gives {work!r} {where}", "return a portkit.Work")
+        numbers = {name: getattr(work, name) for name in ("fused_bytes", "unfused_bytes", "flops")}
+        for name, value in numbers.items():
+            if type(value) is not int or value < (0 if name == "flops" else 1):
+                raise self.wrong("work", f"gives {name}={value!r} {where}", "return positive whole numbers")
+        if work.fused_bytes > work.unfused_bytes:
+            raise self.wrong(
+                "work",
+                f"gives more bytes fused ({work.fused_bytes}) than unfused ({work.unfused_bytes}) {where}",
+                "count what must move: the unfused chain reads every input and writes every output too",
+            )
+
+    def _variant(self, name: str, params: Any) -> None:
+        if not isinstance(params, Mapping) or not plain_json(dict(params)):
+            raise self.wrong(
+                f"variants[{name!r}]",
+                f"{params!r} can't be kept in a report",
+                "use a mapping of names to numbers, texts, bools, None, and lists or dicts of these",
+            )
+
+    def _accepts(self, name: str, params: Mapping[str, Any]) -> None:
+        try:
+            signature = inspect.signature(self.case.fused)
+        except (TypeError, ValueError):  # a builtin tells nothing
+            return
+        try:
+            signature.bind_partial(**params)
+        except TypeError as error:
+            raise self.wrong(
+                f"variants[{name!r}]", f"`fused` does not take it: {error}", f"its signature is {signature}"
+            ) from None
+
+    def _distinct(self, field: str, values: Any, remedy: str) -> Sequence[Any]:
+        if not isinstance(values, tuple) or not values:
+            raise self.wrong(field, "is no tuple" if values else "is empty", remedy)
+        doubled = next((value for index, value in enumerate(values) if value in values[:index]), None)
+        if doubled is not None:
+            raise self.wrong(field, f"{doubled!r} is there twice", "remove one of the two")
+        return values
+
+    def _call(self, field: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Exception as error:
+            raise self.wrong(
+                field,
+                f"raises {type(error).__name__} for {', '.join(map(repr, arguments))}: {error}",
+                "mend it for every shape and dtype declared",
+            ) from error
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, tuple) and bool(shape) and all(type(size) is int and size > 0 for size in shape)
