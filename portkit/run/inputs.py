@@ -1,0 +1,157 @@
+"""Inputs with the same bits on every host and device, and hashes of tensors.
+
+``torch.randn`` differs between instruction sets of one CPU, so inputs are made of
+integers. Element *i* of stream *s* under seed *k* is a 64-bit word,
+
+    word = mix64(start(k, s) + i · 0x9E3779B97F4A7C15)  (mod 2^64)
+
+with SplitMix64's output function ``mix64`` (Steele, Lea, Flood, "Fast splittable
+pseudorandom number generators", OOPSLA 2014). It depends on the element's index alone:
+not on chunks, threads or the device. 64-bit integer product and sum wrap alike on
+every device PyTorch has, which the tests hold against Python's own integers. A
+uniform value is ``low + (high - low) · k / 2^24`` of the upper 24 bits *k*, each step
+one correctly rounded float64 operation in a kernel of its own, so that nothing is
+contracted, and then rounded to float32 and to the dtype, to nearest even.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from portkit.model import digest
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIX_1 = 0xBF58476D1CE4E5B9
+_MIX_2 = 0x94D049BB133111EB
+_CPU_CHUNK = 1 << 18  # elements: temporaries of 2 MiB stay in a core's cache
+_DEVICE_CHUNK = 1 << 24  # elements: temporaries of 128 MiB, whatever the tensor's size
+_UNIFORM_BITS = 24  # float32 holds k / 2^24 exactly
+
+
+class InputMaker:
+    """Makes the inputs of one call; each tensor is a stream of its own.
+
+    Args:
+        seed: any integer; with the order of calls it decides every bit.
+        device: PyTorch's name; on ``meta`` tensors are allocated and not filled.
+    """
+
+    def __init__(self, seed: int = 0, device: str = "cpu") -> None:
+        self.seed = seed
+        self.device = device
+        self._streams = 0
+
+    def uniform(self, shape: tuple[int, ...], dtype: str, low: float = -1.0, high: float = 1.0) -> torch.Tensor:
+        """Values in [low, high), 2^24 equally spaced ones before rounding to the dtype.
+
+        Rounding to a 16-bit dtype may give ``high`` itself.
+        """
+        out = self._allocate(shape, dtype)
+        for part, words in self._words(out):
+            unit = _shift_right(words, 64 - _UNIFORM_BITS).to(torch.float64).mul_(2.0**-_UNIFORM_BITS)
+            part.copy_(unit.mul_(high - low).add_(low).to(torch.float32))
+        return out
+
+    def integers(self, shape: tuple[int, ...], dtype: str, low: int, high: int) -> torch.Tensor:
+        """Integers in [low, high), in any dtype that holds them.
+
+        Raises:
+            ValueError: the range is empty or wider than 2^31.
+        """
+        if not 0 < high - low <= 1 << 31:
+            raise ValueError(f"integers in [{low}, {high}): the range must hold 1 to 2^31 values")
+        out = self._allocate(shape, dtype)
+        for part, words in self._words(out):
+            # 31 bits times the span, over 2^31: bias under span / 2^31, no rejection loop.
+            part.copy_(((words >> 33).bitwise_and_((1 << 31) - 1) * (high - low) >> 31).add_(low))
+        return out
+
+    def full(self, shape: tuple[int, ...], dtype: str, value: float) -> torch.Tensor:
+        """One value throughout."""
+        return self._allocate(shape, dtype).fill_(value)
+
+    def _allocate(self, shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+        return torch.empty(tuple(shape), dtype=getattr(torch, dtype), device=self.device)
+
+    def _words(self, out: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Views of ``out`` chunk by chunk, each with its 64-bit words."""
+        start = _stream_start(self.seed, self._streams)
+        self._streams += 1
+        if out.is_meta:
+            return
+        flat = out.view(-1)
+        for first, last in _chunks(flat.numel(), flat.device):
+            index = torch.arange(first, last, dtype=torch.int64, device=flat.device)
+            yield flat[first:last], _mix64(index.mul_(_signed(_GOLDEN)).add_(_signed(start)))
+
+
+def hash_tensors(tensors: Mapping[str, Any]) -> str:
+    """Hash of names, dtypes, shapes and bits of tensors; of other values, their text.
+
+    Each tensor's bytes are read as little-endian 64-bit words *w_i*, the last one filled
+    up with zeros, and summed as ``mix64(w_i + (i + 1) · golden)`` mod 2^64. The sum is
+    exact in any order, so every device gives the same hash; position and value both
+    enter the mix, so a swap of two elements shows. It runs on the tensor's device at
+    memory speed, with temporaries of at most four chunks. Not cryptographic: it finds
+    accidents, not attacks.
+    """
+    parts = []
+    for name in sorted(tensors):
+        value = tensors[name]
+        if isinstance(value, torch.Tensor):
+            parts.append([name, str(value.dtype), list(value.shape), f"{_sum_of_words(value):016x}"])
+        else:
+            parts.append([name, repr(value)])
+    return digest(parts)
+
+
+def _sum_of_words(tensor: torch.Tensor) -> int:
+    words = _as_words(tensor.detach())
+    total = torch.zeros((), dtype=torch.int64, device=words.device)
+    for first, last in _chunks(words.numel(), words.device):
+        index = torch.arange(first + 1, last + 1, dtype=torch.int64, device=words.device)
+        total += _mix64(index.mul_(_signed(_GOLDEN)).add_(words[first:last])).sum()
+    return int(total.item()) % (1 << 64)
+
+
+def _as_words(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's bytes as int64, zero-filled to whole words."""
+    flat = tensor.contiguous().view(-1).view(torch.uint8)
+    short = -flat.numel() % 8
+    if short or flat.storage_offset() % 8:
+        flat = torch.cat([flat, flat.new_zeros(short)])
+    return flat.view(torch.int64)
+
+
+def _chunks(count: int, device: torch.device) -> Iterator[tuple[int, int]]:
+    step = _CPU_CHUNK if device.type == "cpu" else _DEVICE_CHUNK
+    return ((first, min(first + step, count)) for first in range(0, count, step))
+
+
+def _stream_start(seed: int, stream: int) -> int:
+    text = f"portkit inputs 1: seed {seed}, stream {stream}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def _mix64(z: torch.Tensor) -> torch.Tensor:
+    """SplitMix64's output function, in place."""
+    z ^= _shift_right(z, 30)
+    z *= _signed(_MIX_1)
+    z ^= _shift_right(z, 27)
+    z *= _signed(_MIX_2)
+    z ^= _shift_right(z, 31)
+    return z
+
+
+def _shift_right(z: torch.Tensor, bits: int) -> torch.Tensor:
+    """Logical shift: PyTorch's ``>>`` drags the sign in."""
+    return (z >> bits).bitwise_and_((1 << (64 - bits)) - 1)
+
+
+def _signed(word: int) -> int:
+    """The int64 of the same bits."""
+    return word - (1 << 64) if word >= 1 << 63 else word

@@ -1,0 +1,65 @@
+"""Runs a cell in Triton's interpreter: correctness on the CPU, no registers and no time.
+
+The interpreter is a NumPy model of Triton's operations. What it can't judge (seen
+with Triton 3.7.1), a case names in ``interpreter_gaps``: bfloat16 arithmetic before an
+upcast (it works on raw bits), bfloat16 atomics, fp8, NaN in ``max``, functions of a
+vendor's libdevice. A conversion to bfloat16 cuts instead of rounding to nearest, so
+there the limit counts a whole epsilon, and the rule in the record says so.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from triton.runtime.errors import InterpreterError
+
+from portkit.errors import HostError
+from portkit.model import Cell, CellResult, Evidence, KernelCase, Outcome, Stage, Status
+from portkit.run.classify import describe, root_cause
+from portkit.run.evaluate import Runner, StageFailed, evaluate
+
+NULLS = {
+    "build": "the interpreter compiles nothing",
+    "timing": "the interpreter's time says nothing about a GPU",
+}
+
+
+def interpret_cell(case: KernelCase, cell: Cell, *, seed: int = 0) -> CellResult:
+    """Run a cell's fused function in the interpreter and judge its outputs.
+
+    Args:
+        case: loaded after ``TRITON_INTERPRET=1`` was set and Triton imported with it.
+        cell: of a small shape.
+        seed: of the inputs.
+
+    Raises:
+        HostError: the process is not one of the interpreter's.
+    """
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        raise HostError(
+            "interpreted cells need TRITON_INTERPRET=1 before Triton is imported",
+            remedy="start a new process with it in the environment",
+        )
+    gap = case.interpreter_gaps.get(cell.dtype)
+    if gap is not None:
+        return _result(case, cell, Outcome(Status.UNSUPPORTED, Stage.RUN, gap))
+    try:
+        evaluation = evaluate(case, cell, Runner("cpu", _explain, truncates=True), seed=seed)
+    except StageFailed as failed:
+        return _result(case, cell, failed.outcome)
+    return replace(_result(case, cell, evaluation.outcome), verdict=evaluation.verdict)
+
+
+def _result(case: KernelCase, cell: Cell, outcome: Outcome) -> CellResult:
+    work = case.work(cell.shape, cell.dtype)
+    return CellResult(cell, Evidence.INTERPRETED, outcome, work=work, nulls=dict(NULLS))
+
+
+def _explain(error: BaseException, stage: Stage) -> Outcome | None:
+    """The interpreter's own refusals; anything else is the stage's failure."""
+    if isinstance(error, InterpreterError) and isinstance(root_cause(error), NotImplementedError):
+        return Outcome(Status.UNSUPPORTED, stage, f"Triton's interpreter: {describe(error)}")
+    if isinstance(error, MemoryError):
+        return Outcome(Status.LAUNCH_ERROR, stage, f"out of memory at {stage}")
+    return None

@@ -1,0 +1,120 @@
+"""Runs a cell on the CUDA or ROCm device of this process: verdict, then time.
+
+``torch.cuda`` serves both. A device fault leaves the process without a usable device;
+the result is filled all the same, and whoever owns the process starts another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from triton.runtime.errors import OutOfResources
+
+from portkit.model import Cell, CellResult, Evidence, KernelCase, Outcome, Stage, Status, Target, Verdict
+from portkit.run.classify import classify, describe
+from portkit.run.evaluate import Evaluation, Observe, Runner, StageFailed, evaluate
+from portkit.run.timing import FUSED, Samples, flush_size, sample, summarize
+
+_FAULTS = (
+    "illegal memory access",
+    "misaligned address",
+    "illegal instruction",
+    "illegal address",
+    "unspecified launch failure",
+    "device-side assert",
+    "hardware exception",
+    "memory access fault",
+)
+"""What CUDA and HIP call a fault of the running kernel, in lower case."""
+
+_LAUNCH = ("cuda error", "hip error", "triton error [")
+"""How other errors of driver and runtime begin, in lower case."""
+
+
+def measure_cell(
+    case: KernelCase, cell: Cell, target: Target, *, observe: Observe | None = None, seed: int = 0
+) -> CellResult:
+    """Judge a cell on the current device and time it against eager.
+
+    Args:
+        case: the case.
+        cell: a cell of it.
+        target: the SKU of the device; its caches size the flush.
+        observe: opens a recorder of the launches of the fused function.
+        seed: of the inputs.
+
+    Returns:
+        A filled result, whatever happened. There is a time only where the fused result
+        was right, and a speedup only where the baseline was right too.
+    """
+    blank = CellResult(cell, Evidence.MEASURED, Outcome(Status.PASSED), work=case.work(cell.shape, cell.dtype))
+    with _device_memory():
+        try:
+            done = evaluate(case, cell, Runner("cuda", device_failure, observe), seed=seed)
+        except StageFailed as failed:
+            why = f"{failed.outcome.status} at {failed.outcome.stage}"
+            return replace(blank, outcome=failed.outcome, nulls=dict.fromkeys(("build", "verdict", "timing"), why))
+        judged = replace(blank, outcome=done.outcome, verdict=done.verdict, build=done.build, nulls=_nulls(done))
+        return _timed(judged, case, done, target)
+
+
+def device_failure(error: BaseException, stage: Stage) -> Outcome | None:
+    """The outcome of an exception that device, driver or compiler explain, else None."""
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return Outcome(Status.LAUNCH_ERROR, stage, f"out of device memory at {stage}")
+    if isinstance(error, OutOfResources):
+        return Outcome(Status.OUT_OF_RESOURCES, Stage.LIMITS, describe(error))
+    text = str(error).lower()
+    if any(fault in text for fault in _FAULTS):
+        return Outcome(Status.DEVICE_FAULT, stage, describe(error))
+    if any(sign in text for sign in _LAUNCH):
+        return Outcome(Status.LAUNCH_ERROR, stage, describe(error))
+    if stage is not Stage.RUN:
+        return None
+    compiler = classify(error)
+    return compiler if compiler.stage is Stage.COMPILE else None
+
+
+def _timed(judged: CellResult, case: KernelCase, done: Evaluation, target: Target) -> CellResult:
+    if done.outcome.status is not Status.PASSED:
+        return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {done.outcome.status}"})
+    try:
+        samples = _samples(case, judged, done.inputs, target)
+    except Exception as error:
+        outcome = device_failure(error, Stage.TIMING) or Outcome(Status.LAUNCH_ERROR, Stage.TIMING, describe(error))
+        return replace(judged, outcome=outcome, nulls={**judged.nulls, "timing": outcome.message})
+    return replace(judged, timing=summarize(samples), blobs={"samples": samples.to_json()})
+
+
+def _samples(case: KernelCase, judged: CellResult, inputs: Mapping[str, Any], target: Target) -> Samples:
+    params = case.variants[judged.cell.variant]
+    functions = {FUSED: lambda: case.fused(**inputs, **params)}
+    if "speedup.eager" not in judged.nulls:
+        functions["eager"] = lambda: case.reference(**inputs)
+    with torch.no_grad():
+        return sample(functions, flush_bytes=flush_size(target))
+
+
+def _nulls(done: Evaluation) -> dict[str, str]:
+    nulls = {} if done.build else {"build": "launches were not recorded"}
+    if _baseline_is_wrong(done.verdict):
+        nulls["speedup.eager"] = "the unfused chain is not finite where the float64 reference is"
+    return nulls
+
+
+def _baseline_is_wrong(verdict: Verdict) -> bool:
+    return any(output.unfused_error is None for output in verdict.outputs)
+
+
+@contextlib.contextmanager
+def _device_memory() -> Iterator[None]:
+    """Give cached memory back afterwards; after a fault the device refuses even that."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(RuntimeError):
+            torch.cuda.empty_cache()
