@@ -69,13 +69,7 @@ def _plain(comparison: Comparison) -> str:
 
 
 def _json(comparison: Comparison) -> str:
-    rows = [_json_row(row) for row in comparison.rows]
-    return json.dumps({**plain(comparison), "rows": rows}, indent=1, allow_nan=False)
-
-
-def _json_row(row: ComparisonRow) -> dict[str, object]:
-    values: dict[str, object] = plain(row)
-    return values
+    return json.dumps(plain(comparison), indent=1, allow_nan=False)
 
 
 LAYOUTS: Final[Mapping[str, Callable[[Comparison], str]]] = {"github": _github, "plain": _plain, "json": _json}

@@ -180,7 +180,7 @@ def _triton_warnings(rows: Sequence[Row]) -> Iterator[str]:
     mixed = [row for row in compiled if len(_tritons([row])) > 1]
     if mixed:
         count, versions = _count(len(mixed), "compiled row"), ", ".join(_tritons(mixed))
-        yield f"{count} come from several Triton versions ({versions}); the newest is shown"
+        yield f"of several Triton versions ({versions}) the newest is shown: {count}"
     shown = _in_order(row.record.triton for row in compiled)
     if len(shown) > 1:
         yield f"compiled rows shown beside each other come from different Triton versions: {', '.join(shown)}"
@@ -203,7 +203,7 @@ def _host_warnings(rows: Sequence[Row]) -> Iterator[str]:
     for what, key in differs.items():
         mixed = [row for row in measured if len({key(record) for record in (row.record, *row.other_runs)}) > 1]
         if mixed:
-            yield f"{_count(len(mixed), 'row')} were measured on several {what}; the newest whole run is shown"
+            yield f"of several {what} the newest whole run is shown: {_count(len(mixed), 'measured row')}"
 
 
 def _count(number: int, noun: str) -> str:

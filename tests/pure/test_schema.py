@@ -1,0 +1,110 @@
+"""The lines of a report: round trip, checksum, types, versions."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+from factories import build, header, launch, record, verdict
+
+from portkit.errors import ReportError
+from portkit.model import End, Evidence, Status
+from portkit.store import schema
+
+
+def read_line(line: bytes, version: int = 1):
+    kind, body = schema.parse(line, "r.jsonl:2")
+    return schema.decode(kind, body, version, "r.jsonl:2")
+
+
+def changed(line: bytes, **fields) -> bytes:
+    """The line with other fields and the checksum that fits them."""
+    body = {**json.loads(line), **fields}
+    rest = {name: value for name, value in body.items() if name != "sum"}
+    return json.dumps(rest | {"sum": schema._checksum(rest)}).encode() + b"\n"
+
+
+VALUES = [
+    header(),
+    *(record(evidence) for evidence in Evidence),
+    record(build=build(launch(options={"fp8": ("e4m3", "e5m2")}), launch(percent=50))),
+    End("r", 2, {"built": 2}, "2026-01-02T03:04:05+00:00"),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_value_is_equal_after_a_round_trip(value):
+    line = schema.encode(value)
+    assert line.endswith(b"}\n")
+    assert read_line(line) == value
+
+
+def test_an_infinite_error_survives():
+    back = read_line(schema.encode(record(Evidence.MEASURED, verdict=verdict(math.inf))))
+    assert back.verdict.outputs[0].fused_error == math.inf
+
+
+def test_other_key_order_and_spaces_do_no_harm():
+    body = json.loads(schema.encode(header()))
+    text = json.dumps(dict(sorted(body.items())), indent=None, separators=(", ", ": "))
+    assert read_line(text.encode()) == header()
+
+
+def test_an_edit_by_hand_is_found():
+    line = schema.encode(record()).replace(b'"registers_per_thread":32', b'"registers_per_thread":31')
+    with pytest.raises(ReportError, match=r"r\.jsonl:2: the checksum is wrong"):
+        read_line(line)
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "words"),
+    [
+        ({"seconds": "0.5"}, "seconds", "valid number, found '0.5'"),
+        ({"outcome": {"status": "pased"}}, "outcome.status", "found 'pased'"),
+        ({"surprise": 1}, "surprise", "Unexpected"),
+        ({"cell": {}}, "cell.case", "required"),
+        ({"host_id": None}, "host_id", "valid string"),
+    ],
+)
+def test_a_wrong_field_is_named(fields, place, words):
+    with pytest.raises(ReportError) as caught:
+        read_line(changed(schema.encode(record()), **fields))
+    assert caught.value.place == f"r.jsonl:2: {place}"
+    assert words in caught.value.message
+
+
+def test_a_value_that_no_reader_would_take_is_not_written():
+    with pytest.raises(ReportError, match="record not written: seconds"):
+        schema.encode(dataclasses.replace(record(), seconds="long"))
+
+
+@pytest.mark.parametrize("stated", [None, "1", True, 0])
+def test_a_header_without_a_version_is_refused(stated):
+    with pytest.raises(ReportError, match="no schema version"):
+        schema.check_version({"schema": stated}, "r.jsonl:1")
+
+
+def test_an_older_version_goes_through_each_upgrade_in_turn(monkeypatch):
+    """As if the present layout were 3, and 1 had called the driver's version ``gpu_driver``."""
+
+    def rename_driver(kind, body):
+        if kind != "header":
+            return body
+        host = {**body["host"], "driver": body["host"]["gpu_driver"]}
+        return {**body, "host": {key: value for key, value in host.items() if key != "gpu_driver"}}
+
+    def add_tier(kind, body):
+        assert "gpu_driver" not in body.get("host", {})
+        return {**body, "tier": "quick"} if kind == "header" else body
+
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", 3)
+    monkeypatch.setattr(schema, "UPGRADES", {1: rename_driver, 2: add_tier})
+    body = schema.plain(header())
+    old_host = {"gpu_driver": body["host"].pop("driver"), **body["host"]}
+    old = {"kind": "header", **{k: v for k, v in body.items() if k != "tier"}, "host": old_host}
+    line = json.dumps(old | {"sum": schema._checksum(old)}).encode()
+    assert read_line(line, version=1) == dataclasses.replace(header(), schema=3)
+
+
+def test_the_status_of_a_record_is_an_enum_again():
+    assert read_line(schema.encode(record())).outcome.status is Status.BUILT

@@ -1,0 +1,158 @@
+"""Reports that can't be read or written, each with its message."""
+
+import contextlib
+import os
+import resource
+
+import pytest
+from factories import cell, header, record
+
+from portkit.errors import ReportError
+from portkit.store import schema
+from portkit.store.journal import Journal, read_report
+from portkit.store.merge import merge
+
+HEADER = schema.encode(header())
+RECORD = schema.encode(record())
+
+
+def ending(records: int) -> bytes:
+    return b'{"kind":"end"}\n' if records < 0 else schema.encode(_end(records))
+
+
+def _end(records: int):
+    from portkit.model import End
+
+    return End(header().run_id, records, {"built": records} if records else {}, "2026-01-02T03:04:06+00:00")
+
+
+BAD = {
+    "empty": (b"", "", "is empty"),
+    "a half header": (HEADER[:100], "", "its header is cut off, or it is no report"),
+    "prose": (b"hello\nworld\n", ":1", "not a line of a report"),
+    "other JSON lines": (b'{"a": 1}\n{"a": 2}\n', ":1", "not a line of a portkit report"),
+    "binary": (b"\x7fELF\x02\xff\xfe\n", ":1", "not a line of a report"),
+    "no header": (RECORD, ":1", "begins with a line of kind record"),
+    "two headers": (HEADER + HEADER, ":2", "a second header"),
+    "a doubled record": (HEADER + RECORD + RECORD, ":3", "the cell of line 2 again: softmax[h200-"),
+    "a damaged line in the middle": (HEADER + RECORD[:50] + b"\n" + RECORD, ":2", "not a line of a report"),
+    "an edited line": (HEADER + RECORD.replace(b"softmax", b"softmix"), ":2", "the checksum is wrong"),
+    "a line after the end": (HEADER + ending(0) + RECORD, ":3", "a line after the end line"),
+    "half a line after the end": (HEADER + ending(0) + RECORD[:9], ":3", "half a line after the end"),
+    "a removed line": (HEADER + ending(1), "", "counts 1 records, 0 are here"),
+    "another run's line": (HEADER + schema.encode(record(run=header(run_id="other"))), ":2", "of another run, other"),
+}
+
+
+@pytest.mark.parametrize(("content", "line", "words"), BAD.values(), ids=BAD)
+def test_a_bad_report_is_refused_by_file_and_line(tmp_path, content, line, words):
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(ReportError) as caught:
+        read_report(path)
+    assert caught.value.place == f"{path}{line}"
+    assert words in caught.value.message
+
+
+def test_a_newer_schema_is_refused_by_name(tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(HEADER.replace(b'"schema":1', b'"schema":3'))
+    with pytest.raises(ReportError, match=r"schema 3 found, this portkit reads up to 1\n.*upgrade portkit"):
+        read_report(path)
+
+
+def test_missing_files_and_folders_without_reports(tmp_path):
+    with pytest.raises(ReportError, match="No such file"):
+        merge([tmp_path / "absent.jsonl"])
+    with pytest.raises(ReportError, match=r"no report in this folder\n.*pytest --benchmark"):
+        merge([tmp_path])
+
+
+def test_one_bad_report_among_good_ones_is_not_skipped(tmp_path):
+    Journal.create(tmp_path, header()).close()
+    (tmp_path / "bad.jsonl").write_bytes(b"")
+    with pytest.raises(ReportError, match=r"bad\.jsonl: is empty"):
+        merge([tmp_path])
+
+
+def test_a_report_is_never_overwritten(tmp_path):
+    Journal.create(tmp_path, header()).close()
+    with pytest.raises(ReportError, match="never overwrites"):
+        Journal.create(tmp_path, header())
+
+
+def test_a_folder_below_a_file(tmp_path):
+    (tmp_path / "reports").write_text("")
+    with pytest.raises(ReportError, match="name a folder"):
+        Journal.create(tmp_path / "reports" / "local", header())
+
+
+def test_no_write_permission(tmp_path):
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o555)
+    with without_root(), pytest.raises(ReportError, match=r"Permission denied\n.*that you may write"):
+        Journal.create(folder, header())
+
+
+def test_a_record_twice_or_of_another_run(tmp_path):
+    journal = Journal.create(tmp_path, header())
+    journal.append(record())
+    with pytest.raises(ReportError, match="was written before"):
+        journal.append(record())
+    with pytest.raises(ReportError, match="is of run other"):
+        journal.append(record(run=header(run_id="other")))
+    journal.finish()
+    with pytest.raises(ReportError, match="is closed"):
+        journal.append(record(target="a100"))
+
+
+def test_no_room_left_keeps_what_was_finished_and_goes_on_when_there_is_room(tmp_path):
+    journal = Journal.create(tmp_path, header(cells=2))
+    journal.append(record())
+    with file_size_limit(journal.path.stat().st_size + 100), pytest.raises(ReportError, match="finished is kept"):
+        journal.append(record(target="mi300x"))
+    assert read_report(journal.path).records == (record(),)
+    journal.append(record(target="mi300x"))
+    journal.finish()
+    assert read_report(journal.path).partial is None
+
+
+def test_a_record_whose_names_alone_are_too_large(tmp_path):
+    journal = Journal.create(tmp_path, header())
+    with pytest.raises(ReportError, match="4096 is the most"):
+        journal.append(record(variant="v" * 5000))
+    assert read_report(journal.path).records == ()
+    journal.close()
+
+
+def test_two_different_reports_of_one_run(tmp_path):
+    for name, target in (("a", "h200"), ("b", "mi300x")):
+        journal = Journal.create(tmp_path / name, header())
+        journal.append(record(**{"target": cell(target=target).target}))
+        journal.finish()
+    with pytest.raises(ReportError, match="two different reports of one run"):
+        merge([tmp_path])
+
+
+@contextlib.contextmanager
+def without_root():
+    """As an ordinary user: root may write everywhere."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@contextlib.contextmanager
+def file_size_limit(size: int):
+    """Files may grow to that many bytes: the disk is full for this process."""
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
