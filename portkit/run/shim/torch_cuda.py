@@ -55,6 +55,7 @@ def _replacements(answers: Answers) -> dict[str, Any]:
     def memory(device: Any = None) -> tuple[int, int]:
         return answers["total_memory"], answers["total_memory"]
 
+    # A function of its own for each name: torch._dynamo refuses one object under two names.
     constants = {
         "is_available": True,
         "is_initialized": True,
@@ -65,18 +66,31 @@ def _replacements(answers: Answers) -> dict[str, Any]:
         "memory_allocated": 0,
         "max_memory_allocated": 0,
         "memory_reserved": 0,
+        **dict.fromkeys(_SILENT),
     }
-    silent = ("init", "_lazy_init", "set_device", "synchronize", "empty_cache", "manual_seed", "manual_seed_all")
     return {
         **{name: _constant(value) for name, value in constants.items()},
-        **dict.fromkeys((*silent, "reset_peak_memory_stats", "set_stream"), _constant(None)),
-        **dict.fromkeys(("device", "stream", "device_of", "Stream", "Event"), _Null),
-        **dict.fromkeys(("current_stream", "default_stream"), _Null),
+        **{name: type(name, (_Null,), {}) for name in ("device", "stream", "device_of", "Stream", "Event")},
+        **{name: type(name, (_Null,), {}) for name in ("current_stream", "default_stream")},
         "get_device_properties": lambda device=None: DeviceProperties(answers),
         "get_device_name": lambda device=None: answers["name"],
         "get_device_capability": capability,
         "mem_get_info": memory,
     }
+
+
+_SILENT = (
+    "init",
+    "_lazy_init",
+    "set_device",
+    "set_stream",
+    "synchronize",
+    "empty_cache",
+    "manual_seed",
+    "manual_seed_all",
+    "reset_peak_memory_stats",
+)
+"""Functions that do something to a device and answer nothing."""
 
 
 def _constant(value: Any) -> Any:

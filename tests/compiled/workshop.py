@@ -1,0 +1,34 @@
+"""Builds cells of test cases in real worker processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from portkit.model import CaseSource, Cell, CellResult, Direction, Evidence, PlannedCell
+from portkit.run.session import Session, chains_for
+from portkit.targets.catalog import load_catalog
+
+CASES = Path(__file__).parent / "cases"
+
+
+class Workshop:
+    """Hands cells to one session and returns its results."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.catalog = load_catalog()
+
+    def build(self, source: CaseSource, cells: list[Cell]) -> dict[Cell, CellResult]:
+        """Results by cell; asserts that every cell got exactly one."""
+        planned = [PlannedCell(cell, Evidence.COMPILED) for cell in cells]
+        targets = {cell.target: self.catalog.get(cell.target) for cell in cells}
+        results = list(self.session.results(chains_for(planned, {source.name: source}, targets)))
+        assert sorted(map(str, cells)) == sorted(str(result.cell) for result in results)
+        return {result.cell: result for result in results}
+
+    def build_case(self, file: str, name: str, *targets: str, shape=(4096,), dtype="float32") -> list[CellResult]:
+        """Results of one case of tests/compiled/cases, one per target, in order."""
+        source = CaseSource(name, path=str(CASES / file))
+        cells = [Cell(name, Direction.FORWARD, shape, dtype, "default", target) for target in targets]
+        results = self.build(source, cells)
+        return [results[cell] for cell in cells]
