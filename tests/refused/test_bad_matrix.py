@@ -1,0 +1,157 @@
+"""Matrix files that are refused: each with its line, its key and a remedy."""
+
+import pytest
+
+from portkit.errors import MatrixError
+from portkit.plan.matrix import read_matrix
+
+GOOD = "kernels:\n  softmax:\n  gelu:\ntargets: [h200, mi300x]\n"
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "matrix.yaml"
+
+    def error_of(text):
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        with pytest.raises(MatrixError) as caught:
+            read_matrix(path)
+        return caught.value
+
+    return error_of
+
+
+FILES = {
+    "empty": ("", "matrix.yaml", "the file is empty", "`kernels:` and `targets:`"),
+    "only comments": ("# later\n", "matrix.yaml", "the file is empty", "`kernels:` and `targets:`"),
+    "not YAML": ("kernels:\n  a: [b\n", "matrix.yaml:3", "is not YAML", "brackets"),
+    "tab": ("kernels:\n\ta:\n", "matrix.yaml:2", "is not YAML", "indentation"),
+    "two documents": ("a: 1\n---\nb: 1\n", "matrix.yaml:2", "is not YAML", "check"),
+    "control character": ("a: 1\nb: \x01\n", "matrix.yaml:2", "is not YAML", "control character"),
+    "not UTF-8": (b"a: 1\nb: \xff\n", "matrix.yaml:2", "is not UTF-8", "UTF-8"),
+    "nested without end": ("a: " + "[" * 500 + "]" * 500, "matrix.yaml", "is not YAML", "brackets"),
+    "a list": ("- softmax\n", "matrix.yaml:1", "must be a mapping", "`kernels:`"),
+    "doubled key": ("kernels:\n  a:\n  b:\n  a:\n", "matrix.yaml:4", "key 'a' is there twice", "remove one"),
+    "no kernels": ("targets: [h200]\n", "matrix.yaml:1", "`kernels` is missing", "add `kernels:`"),
+    "no targets": ("kernels: {a: }\n", "matrix.yaml:1", "`targets` is missing", "add `targets:`"),
+}
+
+
+@pytest.mark.parametrize(("text", "place", "message", "remedy"), FILES.values(), ids=FILES)
+def test_file(refused, text, place, message, remedy):
+    error = refused(text)
+    assert error.place == place
+    assert message in error.message
+    assert remedy in error.remedy
+
+
+def kernel(body):
+    return f"kernels:\n  softmax:\n    {body}\ntargets: [h200]\n"
+
+
+def rule(body, section="expect"):
+    return f"{GOOD}{section}:\n  - {{{body}}}\n"
+
+
+VALUES = {
+    "unknown key": (GOOD + "target: [h200]\n", "5: target", "unknown key 'target'", "targets"),
+    "unknown key of a kernel": (kernel("dtype: [float32]"), "3: kernels.softmax.dtype", "unknown key", "dtypes"),
+    "unknown key of a tier": (
+        GOOD + "tiers: {quick: {gelu: {shape: [1]}}}\n",
+        "5: tiers.quick.gelu.shape",
+        "unknown key",
+        "shapes",
+    ),
+    "unknown key of a rule": (rule("kernal: gelu, status: timeout, reason: x"), "6: expect[0].kernal", "key", "kernel"),
+    "version": ("version: 2\n" + GOOD, "1: version", "format version 2 is unknown", "`version: 1`"),
+    "version as text": ("version: '1'\n" + GOOD, "1: version", "must be a whole number, not text", "`version: 1`"),
+    "kernels a list": ("kernels: [a]\ntargets: [h200]\n", "1: kernels", "must be a mapping, not a list", "key: value"),
+    "kernel a text": (
+        "kernels: {a: b}\ntargets: [h200]\n",
+        "1: kernels.a",
+        "must be a mapping, not text",
+        "key: value",
+    ),
+    "no kernel": ("kernels: {}\ntargets: [h200]\n", "1: kernels", "is empty", "at least one"),
+    "kernel's name": ("kernels:\n  Gelu:\ntargets: [h200]\n", "2: kernels.Gelu", "is no kernel name", "lower-case"),
+    "path and module": (
+        kernel("{path: a.py, module: a}"),
+        "2: kernels.softmax",
+        "both `path` and `module`",
+        "keep the",
+    ),
+    "dtypes a text": (kernel("dtypes: float32"), "3: kernels.softmax.dtypes", "must be a list, not text", "[a, b]"),
+    "empty list": (kernel("dtypes: []"), "3: kernels.softmax.dtypes", "is empty", "remove the key"),
+    "null list": (kernel("dtypes:"), "3: kernels.softmax.dtypes", "has no value", "remove the key"),
+    "unknown dtype": (
+        kernel("dtypes: [float32,\n      bf16]"),
+        "4: kernels.softmax.dtypes[1]",
+        "unknown dtype 'bf16'",
+        "bfloat16",
+    ),
+    "doubled entry": (
+        kernel("shapes: [8x8,\n      4x4,\n      8x8]"),
+        "5: kernels.softmax.shapes[2]",
+        "8x8 is listed twice",
+        "remove one",
+    ),
+    "unknown direction": (kernel("directions: [back]"), "3: kernels.softmax.directions[0]", "direction", "backward"),
+    "variant's name": (kernel("variants: [w-8]"), "3: kernels.softmax.variants[0]", "'w-8' is no variant", "letters"),
+    "no target": ("kernels: {a: }\ntargets: []\n", "2: targets", "is empty", "at least one"),
+    "target's name": ("kernels: {a: }\ntargets: [H200]\n", "2: targets[0]", "'H200' is no target name", "lower-case"),
+    "interpreter listed": ("kernels: {a: }\ntargets: [interpreter]\n", "2: targets[0]", "always there", "remove it"),
+    "kernel of a tier": (GOOD + "tiers:\n  quick:\n    gelo:\n", "7: tiers.quick.gelo", "kernel 'gelo'", "gelu"),
+    "kernel of a rule": (rule("kernel: gelo, status: timeout, reason: x"), "6: expect[0].kernel", "'gelo'", "gelu"),
+    "target of a rule": (rule("target: mi300, reason: x", "exclude"), "6: exclude[0].target", "'mi300'", "mi300x"),
+    "dtype of a rule": (rule("dtype: fp16, reason: x", "exclude"), "6: exclude[0].dtype", "dtype 'fp16'", "float16"),
+    "status": (
+        rule("kernel: gelu, status: crash, reason: x"),
+        "6: expect[0].status",
+        "status 'crash'",
+        "compiler_crash",
+    ),
+    "good status": (rule("kernel: gelu, status: passed, reason: x"), "6: expect[0].status", "no gap", "goes wrong"),
+    "skipped status": (rule("kernel: gelu, status: excluded, reason: x"), "6: expect[0].status", "no gap", "`exclude`"),
+    "evidence": (rule("evidence: measure, reason: x", "exclude"), "6: exclude[0].evidence", "'measure'", "measured"),
+    "no reason": (rule("kernel: gelu, status: timeout"), "6: expect[0]", "`reason` is missing", "add `reason:`"),
+    "no status": (rule("kernel: gelu, reason: x"), "6: expect[0]", "`status` is missing", "add `status:`"),
+    "blank reason": (rule("kernel: gelu, status: timeout, reason: ' '"), "6: expect[0].reason", "is blank", "one word"),
+    "rule for everything": (rule("reason: x", "exclude"), "6: exclude[0]", "selects every cell", "at least one of"),
+}
+
+
+@pytest.mark.parametrize(("text", "place", "message", "remedy"), VALUES.values(), ids=VALUES)
+def test_value(refused, text, place, message, remedy):
+    error = refused(text)
+    assert error.place == f"matrix.yaml:{place}"
+    assert message in error.message
+    assert remedy in error.remedy
+
+
+@pytest.mark.parametrize("shape", ["0x4", "4096*4096", "4096x", "-1", "0x10", "4_096", "true", "1.5", "[4, 4]"])
+def test_shape(refused, shape):
+    error = refused(kernel(f"shapes: [{shape}]"))
+    assert error.place == "matrix.yaml:3: kernels.softmax.shapes[0]"
+    assert "is no shape" in error.message
+    assert "4096x4096" in error.remedy
+
+
+def test_other_mistakes_are_counted(refused):
+    error = refused("kernels:\n  a: {dtype: x}\n  b: {shapes: 3}\ntargets: []\n")
+    assert error.place == "matrix.yaml:2: kernels.a.dtype"
+    assert error.message == "unknown key 'dtype' (other mistakes at line 3, 4)"
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(MatrixError, match="no such matrix file") as caught:
+        read_matrix(tmp_path / "absent.yaml")
+    assert caught.value.place == str(tmp_path / "absent.yaml")
+
+
+def test_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path.parent)
+    with pytest.raises(MatrixError, match="can't be read: Is a directory") as caught:
+        read_matrix(tmp_path)
+    assert caught.value.place == tmp_path.name
+    assert caught.value.remedy == "name a readable file"
