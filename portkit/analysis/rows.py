@@ -44,7 +44,7 @@ class ComparisonRow:
     platform: Platform | None  # None for the interpreter
     architecture: str | None
     evidence: Evidence
-    older_source: bool  # a newer source of the cell has another evidence
+    older_source: bool  # another evidence of the cell has a newer source
     status: Status
     expected: bool  # the matrix expects this status
     cause: str | None  # why it is not good, or why the gap is expected
@@ -90,6 +90,11 @@ class Comparison:
     def backward(self) -> bool:
         """Whether any row is of a backward pass."""
         return any(row.direction is Direction.BACKWARD for row in self.rows)
+
+    @property
+    def older_source(self) -> bool:
+        """Whether any row stands beside one of a newer source."""
+        return any(row.older_source for row in self.rows)
 
 
 def comparison(dataset: Dataset) -> Comparison:
@@ -243,13 +248,15 @@ def _why_no_error(verdict: Verdict) -> str:
 
 
 def _cause(record: Record) -> str | None:
-    """Why a row is not good, in the matrix's words where it was expected."""
-    if record.outcome.status.good:
-        return None
-    told = record.outcome.message or record.outcome.status.value
-    if record.expected is record.outcome.status and record.expected_reason:
-        return f"expected: {record.expected_reason}. Found: {told}"
-    return told
+    """Why a row is not good or not what the matrix expects, in the matrix's words where it has any."""
+    status, expected = record.outcome.status, record.expected
+    told = None if status.good else record.outcome.message or status.value
+    if expected is None or status.skipped:
+        return told
+    reason = record.expected_reason or expected.value
+    if expected is status:
+        return f"expected: {reason}. Found: {told}"
+    return f"{told or 'the gap has closed'}; the matrix expects {expected}: {reason}"
 
 
 _EVIDENCES = list(Evidence)

@@ -38,7 +38,7 @@ def _github(comparison: Comparison) -> str:
     notes = _Notes()
     columns = [*_kernel_columns(comparison), *_COLUMNS]
     body = [[_escaped(column.cell(row, notes)) for column in columns] for row in comparison.rows]
-    heads = [" ".join(column.head) for column in columns]
+    heads = [" ".join(column.head).strip() for column in columns]
     table = tabulate(body, heads, tablefmt="github", colalign=_alignment(columns, body), disable_numparse=True)
     parts = [
         "# Comparison of targets",
@@ -56,12 +56,10 @@ def _github(comparison: Comparison) -> str:
 def _plain(comparison: Comparison) -> str:
     notes = _Notes()
     body = [[column.cell(row, notes) for column in _COLUMNS] for row in comparison.rows]
-    heads = ["\n".join(column.head) for column in _COLUMNS]
-    table = tabulate(body, heads, tablefmt="simple", colalign=_alignment(_COLUMNS, body), disable_numparse=True)
     parts = [
         _wrapped(_head(comparison)),
         _wrapped(f"warning: {text}" for text in comparison.warnings),
-        _with_group_lines(table, comparison.rows) if comparison.rows else "no rows",
+        _grouped_table(body, comparison.rows) if body else "no rows",
         _wrapped(_legend(comparison)),
         _wrapped(f"[{number}] {text}" for number, text in notes.numbered()),
     ]
@@ -90,7 +88,7 @@ class _Notes:
 
 @dataclass(frozen=True)
 class _Column:
-    head: tuple[str, ...]  # lines; the unit is the last
+    head: tuple[str, str, str]  # lines, with the unit
     cell: Callable[[ComparisonRow, _Notes], str]
     right: bool = False
 
@@ -121,7 +119,7 @@ def _target(row: ComparisonRow, notes: _Notes) -> str:
 
 
 def _evidence(row: ComparisonRow, notes: _Notes) -> str:
-    return row.evidence.value + (" (older source)" if row.older_source else "")
+    return row.evidence.value + (" †" if row.older_source else "")
 
 
 def _status(row: ComparisonRow, notes: _Notes) -> str:
@@ -132,7 +130,7 @@ def _status(row: ComparisonRow, notes: _Notes) -> str:
 def _occupancy(row: ComparisonRow, notes: _Notes) -> str:
     if row.occupancy_pct is None:
         return _absent(row, "occupancy_pct", notes)
-    return f"{row.occupancy_pct:.0f} {row.occupancy_kind[:2]}, {row.occupancy_limiter}{_times(row)}"
+    return f"{row.occupancy_pct:.0f} {row.occupancy_kind[:2]} {row.occupancy_limiter}{_times(row)}"
 
 
 def _whole(value: float) -> str:
@@ -156,30 +154,32 @@ def _over_limit(value: float) -> str:
 
 
 _COLUMNS: Final = (
-    _Column(("target",), _target),
-    _Column(("evidence",), _evidence),
-    _Column(("status",), _status),
-    _Column(("registers", "/thread"), _figure("registers_per_thread", _whole, worst=True), right=True),
-    _Column(("spills", "B/thread"), _figure("spill_bytes_per_thread", _whole, worst=True), right=True),
-    _Column(("shared", "B/block"), _figure("shared_bytes_per_block", _whole, worst=True), right=True),
-    _Column(("occupancy", "%"), _occupancy),
-    _Column(("time", "ms (events)"), _figure("median_ms", _milliseconds), right=True),
-    _Column(("speedup", "× vs eager"), _figure("speedup", _decimals), right=True),
-    _Column(("fusion", "bound ×"), _figure("fusion_bound", _decimals), right=True),
-    _Column(("share of bound", "% (events)"), _figure("share_of_bound", _percent), right=True),
-    _Column(("error", "÷ limit"), _figure("error_over_limit", _over_limit), right=True),
+    _Column(("", "", "target"), _target),
+    _Column(("", "", "evidence"), _evidence),
+    _Column(("", "", "status"), _status),
+    _Column(("", "registers", "/thread"), _figure("registers_per_thread", _whole, worst=True), right=True),
+    _Column(("", "spills", "B/thread"), _figure("spill_bytes_per_thread", _whole, worst=True), right=True),
+    _Column(("", "shared", "B/block"), _figure("shared_bytes_per_block", _whole, worst=True), right=True),
+    _Column(("", "occupancy", "%"), _occupancy),
+    _Column(("", "time ms", "(events)"), _figure("median_ms", _milliseconds), right=True),
+    _Column(("speedup", "× vs", "eager"), _figure("speedup", _decimals), right=True),
+    _Column(("fusion", "bound", "×"), _figure("fusion_bound", _decimals), right=True),
+    _Column(("share of", "bound %", "(events)"), _figure("share_of_bound", _percent), right=True),
+    _Column(("", "error", "÷ limit"), _figure("error_over_limit", _over_limit), right=True),
 )
 
 
 def _kernel_columns(comparison: Comparison) -> list[_Column]:
-    direction = [_Column(("direction",), lambda row, _: row.direction.value)] if comparison.backward else []
-    return [
-        _Column(("kernel",), lambda row, _: row.kernel),
-        *direction,
-        _Column(("shape",), lambda row, _: _shape(row)),
-        _Column(("dtype",), lambda row, _: row.dtype),
-        _Column(("variant",), lambda row, _: row.variant),
-    ]
+    cells: dict[str, Callable[[ComparisonRow, _Notes], str]] = {
+        "kernel": lambda row, _: row.kernel,
+        "direction": lambda row, _: row.direction.value,
+        "shape": lambda row, _: _shape(row),
+        "dtype": lambda row, _: row.dtype,
+        "variant": lambda row, _: row.variant,
+    }
+    if not comparison.backward:
+        del cells["direction"]
+    return [_Column(("", "", head), cell) for head, cell in cells.items()]
 
 
 def _shape(row: ComparisonRow) -> str:
@@ -190,13 +190,17 @@ def _alignment(columns: Sequence[_Column], body: Sequence[object]) -> list[str] 
     return ["right" if column.right else "left" for column in columns] if body else None
 
 
-def _with_group_lines(table: str, rows: Sequence[ComparisonRow]) -> str:
-    """Put a line with kernel, shape, dtype and variant before the rows of each."""
+def _grouped_table(body: list[list[str]], rows: Sequence[ComparisonRow]) -> str:
+    """The table with a line of kernel, shape, dtype and variant before the rows of each.
+
+    The heads go in as rows: tabulate pads its own heads, and the table would be too wide.
+    """
+    heads = list(zip(*(column.head for column in _COLUMNS), strict=True))
+    table = tabulate([*heads, *body], tablefmt="plain", colalign=_alignment(_COLUMNS, body), disable_numparse=True)
     lines = table.split("\n")
-    head, body = lines[: -len(rows)], lines[-len(rows) :]
-    out = head
+    out = [*lines[: len(heads)], "-" * max(map(len, lines))]
     previous = ""
-    for row, line in zip(rows, body, strict=True):
+    for row, line in zip(rows, lines[len(heads) :], strict=True):
         group = f"{row.kernel} {_shape(row)} {row.dtype} {row.variant} {row.direction.value}"
         if group != previous:
             out += [*([""] if previous else []), group]
@@ -252,6 +256,7 @@ def _counts(comparison: Comparison, evidence: Evidence) -> str:
 def _legend(comparison: Comparison) -> list[str]:
     return [
         *(f"{evidence}: {EVIDENCE_MEANS[evidence]}." for evidence in comparison.counts),
+        *(["†: of an older source of the cell than its other rows."] if comparison.older_source else []),
         f"{NONE}: the row's evidence or status can't give this figure; with a number: unknown, for that reason.",
         "th: theoretical occupancy, with what limits it. ×n: the worst of n kernel launches.",
         "time: median on device events, end to end. speedup: eager median ÷ fused median, same device and process.",

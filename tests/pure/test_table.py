@@ -1,0 +1,238 @@
+"""The comparison's figures and the text made of them."""
+
+import json
+import math
+import re
+
+import pytest
+from click.testing import CliRunner
+from factories import build, header, host, launch, record, timing, verdict
+
+from portkit.analysis.rows import comparison, comparison_row, platform_of
+from portkit.cli.merge import command
+from portkit.errors import ReportError
+from portkit.model import (
+    INTERPRETER,
+    Direction,
+    Evidence,
+    Expectation,
+    Occupancy,
+    Outcome,
+    Platform,
+    Selector,
+    Stage,
+    Status,
+)
+from portkit.render.table import LAYOUTS, render
+from portkit.store.journal import Journal
+from portkit.store.merge import Dataset, Row, merge
+
+
+def dataset(*records, headers=None, **changes):
+    given = {"headers": headers or (header(),), "warnings": (), "partial": {}, **changes}
+    return Dataset(rows=tuple(Row(r, (), older_source=False) for r in records), **given)
+
+
+def row(made, **changes):
+    return comparison_row(Row(made, (), older_source=False, **changes))
+
+
+def cells(line):
+    return [text.strip() for text in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+
+
+def table(*records):
+    """The Markdown table's rows: column head → cell."""
+    lines = [line for line in render(comparison(dataset(*records)), "github").splitlines() if line.startswith("|")]
+    heads = cells(lines[0])
+    return [dict(zip(heads, cells(line), strict=True)) for line in lines[2:]]
+
+
+def test_the_figures_of_a_measured_row():
+    made = row(record(Evidence.MEASURED, timing=timing(fused_ms=0.5, eager_ms=1.5), verdict=verdict(3e-7, 1e-6)))
+    assert made.speedup == pytest.approx(3.0)
+    assert made.fusion_bound == 4.0  # 400 bytes unfused, 100 fused
+    assert made.share_of_bound == pytest.approx(0.75)
+    assert made.error_over_limit == pytest.approx(0.3)
+    assert (made.median_ms, made.clock, made.cache) == (0.5, "events", "flushed")
+    assert made.nulls == {}
+
+
+def test_the_build_shows_the_worst_of_each_figure_over_its_launches():
+    occupancy = Occupancy(50.0, 4, 32, "registers", {})
+    made = row(record(build=build(launch(90, shared=0, occupancy=occupancy), launch(40, spill=8, shared=1024))))
+    assert (made.registers_per_thread, made.spill_bytes_per_thread, made.shared_bytes_per_block) == (90, 8, 1024)
+    assert (made.occupancy_pct, made.occupancy_limiter, made.launches) == (50.0, "registers", 2)
+    (shown,) = table(record(build=build(launch(90, occupancy=occupancy), launch(40))))
+    assert (shown["registers /thread"], shown["occupancy %"]) == ("90 ×2", "50 th registers ×2")
+
+
+def test_a_compiled_row_has_no_time_and_an_interpreted_row_no_registers():
+    compiled, interpreted = table(record(), record(Evidence.INTERPRETED, target=INTERPRETER))
+    for head in ("time ms (events)", "speedup × vs eager", "share of bound % (events)", "error ÷ limit"):
+        assert compiled[head] == "–"
+    for head in ("registers /thread", "spills B/thread", "shared B/block", "occupancy %", "time ms (events)"):
+        assert interpreted[head] == "–"
+    assert (compiled["registers /thread"], interpreted["error ÷ limit"]) == ("32", "0.10")
+    assert (compiled["evidence"], interpreted["evidence"]) == ("compiled", "interpreted")
+
+
+def test_what_is_unknown_has_its_reason_as_a_note_said_once():
+    reason = {"timing": "the clock was not steady"}
+    records = [record(Evidence.MEASURED, target=t, timing=None, nulls=reason) for t in ("h200", "a100")]
+    assert [shown["time ms (events)"] for shown in table(*records)] == ["– [1]", "– [1]"]
+    text = render(comparison(dataset(*records)), "github")
+    assert text.count("the clock was not steady") == 1
+    assert text.endswith("\n1. the clock was not steady\n")
+    assert row(records[0]).nulls["median_ms"] == "the clock was not steady"
+
+
+def test_an_unexplained_null_is_not_hidden():
+    (shown,) = table(record(Evidence.MEASURED, timing=None, nulls={}))
+    assert shown["time ms (events)"] == "– [1]"
+    assert row(record(work=None)).nulls["fusion_bound"] == "no reason was recorded"
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (verdict(math.inf), "the error is not finite"),
+        (verdict(math.nan), "the error is not finite"),
+        (verdict(math.inf, nonfinite_agree=False), "NaN or infinity where the reference has none, or the reverse"),
+    ],
+)
+def test_an_error_that_is_no_number_is_null_with_its_reason(found, reason):
+    made = row(record(Evidence.MEASURED, verdict=found))
+    assert made.error_over_limit is None
+    assert made.nulls["error_over_limit"] == reason
+    json.loads(render(comparison(dataset(record(Evidence.MEASURED, verdict=found))), "json"))
+
+
+def test_a_failed_row_names_its_cause_and_an_expected_one_the_matrix_too():
+    refused = Outcome(Status.UNSUPPORTED, Stage.COMPILE, "fp8e4nv not supported")
+    rule = Expectation(Selector(), Status.UNSUPPORTED, "no OCP fp8 before gfx950", "matrix.yaml:4")
+    records = [
+        record(target="a100", outcome=refused, build=None),
+        record(target="h200", expectation=rule),
+        record(target="mi300x", outcome=refused, build=None, expectation=rule),
+    ]
+    by_target = {shown["target"]: shown for shown in table(*records)}
+    assert by_target["mi300x"]["status"] == "unsupported (expected) [3]"
+    assert by_target["a100"]["status"] == "unsupported [2]"
+    assert by_target["a100"]["registers /thread"] == "–"
+    assert by_target["h200"]["status"] == "built [1]"
+    text = render(comparison(dataset(*records)), "plain")
+    assert "[3] expected: no OCP fp8 before gfx950. Found: fp8e4nv not supported\n" in text
+    assert "[1] the gap has closed; the matrix expects unsupported: no OCP fp8 before gfx950\n" in text
+    assert "compiled: 1 built, 2 unsupported; 1 as the matrix expects\n" in text
+
+
+def test_rows_stand_by_kernel_shape_dtype_variant_then_targets_of_a_platform_together():
+    records = [record(target=t) for t in ("a100", "mi300x", "rx7900xtx", "h200")]
+    records += [record(variant=v) for v in ("w16", "w4")] + [record(shape=(512, 64)), record(case="add_rms_norm")]
+    made = comparison(dataset(*reversed(records)))
+    assert [(r.kernel, r.shape[0], r.variant, r.target) for r in made.rows] == [
+        ("add_rms_norm", 4096, "w8", "h200"),
+        ("softmax", 512, "w8", "h200"),
+        ("softmax", 4096, "w4", "h200"),
+        ("softmax", 4096, "w8", "h200"),
+        ("softmax", 4096, "w8", "a100"),
+        ("softmax", 4096, "w8", "mi300x"),
+        ("softmax", 4096, "w8", "rx7900xtx"),
+        ("softmax", 4096, "w16", "h200"),
+    ]
+
+
+@pytest.mark.parametrize("layout", ["github", "plain"])
+def test_no_reader_can_take_a_compiled_amd_row_for_a_run(layout):
+    text = render(comparison(dataset(record(Evidence.MEASURED), record(target="mi300x"))), layout)
+    assert "No row here was run on an AMD GPU." in text
+    assert "an NVIDIA GPU" not in text
+    assert re.search(r"mi300x[ |]+compiled", text)
+    run = render(comparison(dataset(record(Evidence.MEASURED, target="mi300x"))), layout)
+    assert "No row here was run on an AMD GPU." not in run
+    assert "No row here was run on an NVIDIA GPU." in run
+
+
+def test_the_direction_is_a_column_only_where_there_is_a_backward():
+    assert "direction" not in table(record())[0]
+    both = table(record(), record(direction=Direction.BACKWARD))
+    assert [shown["direction"] for shown in both] == ["forward", "backward"]
+
+
+def test_a_row_of_an_older_source_is_marked():
+    old = Dataset((header(),), (Row(record(), (), older_source=True),), (), {})
+    text = render(comparison(old), "github")
+    assert "| compiled † " in text
+    assert "- †: of an older source" in text
+
+
+def test_the_plain_table_fits_160_columns_at_its_worst():
+    status = Outcome(Status.NONDETERMINISTIC, Stage.VERIFY, "differs " * 100)
+    rule = Expectation(Selector(), Status.NONDETERMINISTIC, "atomics", "matrix.yaml:4")
+    occupancy = Occupancy(100.0, 1, 1, "shared memory", {})
+    launches = build(*[launch(255, spill=4096, shared=232448, occupancy=occupancy)] * 2)
+    made = record(Evidence.INTERPRETED, target=INTERPRETER, outcome=status, expectation=rule, build=launches)
+    other = record(Evidence.MEASURED, timing=timing(1234.5, 98765.4), build=launches)
+    text = render(comparison(dataset(made, other)), "plain")
+    assert max(map(len, text.splitlines())) <= 160
+
+
+def test_the_head_tells_reports_hosts_devices_and_settings():
+    absent = host(host_id="cpu", torch="2.9.0", driver=None, toolkit=None, devices=(), settings={"TRITON_X": "1"})
+    headers = (header(), header(run_id="second", host=absent))
+    text = render(comparison(dataset(record(), headers=headers, partial={"second": "cut off"})), "github")
+    assert "- reports merged: 2\n" in text
+    assert "- run second: matrix.yaml, tier quick, portkit 0.1.0, partial\n" in text
+    assert "driver 570.86, toolkit 12.8, 1 × NVIDIA H200 (h200)\n" in text
+    assert "torch 2.9.0, Triton 3.7.1 (amd, nvidia), no GPU driver, no toolkit, no GPU, TRITON_X=1\n" in text
+
+
+def test_a_pipe_in_a_name_does_not_break_the_table():
+    assert table(record(variant="a|b"))[0]["variant"] == r"a\|b"
+
+
+def test_platforms_are_known_by_the_architecture():
+    assert [platform_of(a) for a in ("sm_90", "gfx942", None)] == [Platform.CUDA, Platform.ROCM, None]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_empty_dataset_renders(layout):
+    assert render(comparison(dataset()), layout)
+
+
+@pytest.fixture
+def reports(tmp_path):
+    for number, target in ((1, "h200"), (2, "mi300x")):
+        run = header(run_id=f"run{number}", cells=2)
+        journal = Journal.create(tmp_path / "reports" / "local", run)
+        journal.append(record(run=run, target=target))
+        journal.append(record(run=run, target="a100", outcome=Outcome(Status.TIMEOUT, Stage.COMPILE, "60 s")))
+        journal.finish()
+    return tmp_path
+
+
+def test_merge_writes_the_layout_of_the_ending(reports, monkeypatch):
+    monkeypatch.chdir(reports)
+    run = CliRunner().invoke(command, ["-o", "out/comparison.md"], catch_exceptions=False)
+    assert run.exit_code == 0  # though two cells are red
+    assert (reports / "out" / "comparison.md").read_text() == render(comparison(merge([reports])), "github")
+    assert "out/comparison.md: 3 rows of 2 reports" in run.stderr
+    CliRunner().invoke(command, ["reports", "-o", "comparison.json"], catch_exceptions=False)
+    values = json.loads((reports / "comparison.json").read_text())
+    assert [(r["target"], r["registers_per_thread"]) for r in values["rows"]] == [
+        ("h200", 32),
+        ("a100", 32),
+        ("mi300x", 32),
+    ]
+    assert values["rows"][0]["nulls"]["median_ms"] == "only a GPU has a time"
+
+
+def test_merge_prints_the_plain_table(reports):
+    run = CliRunner().invoke(command, [str(reports)], catch_exceptions=False)
+    assert run.stdout == render(comparison(merge([reports])), "plain")
+
+
+def test_merge_refuses_an_unknown_ending(reports):
+    with pytest.raises(ReportError, match=r"no layout is known for the ending '\.pdf'"):
+        CliRunner().invoke(command, [str(reports), "-o", "x.pdf"], catch_exceptions=False)
