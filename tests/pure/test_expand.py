@@ -1,0 +1,228 @@
+import pytest
+
+from portkit.errors import CatalogError, MatrixError
+from portkit.model import (
+    Axes,
+    CaseDeclaration,
+    CaseSource,
+    Direction,
+    Evidence,
+    ExclusionRule,
+    Expectation,
+    Matrix,
+    MatrixKernel,
+    Selector,
+    Status,
+)
+from portkit.plan.expand import Selection, default_tier, expand
+
+KNOWN = ("h200", "l4", "mi300x", "gfx1032")
+
+
+def declaration(name, **changes):
+    values = {
+        "shapes": ((8, 8), (16, 16)),
+        "small_shapes": ((2, 8), (1, 8)),
+        "dtypes": ("float32", "bfloat16"),
+        "variants": {"w4": {"num_warps": 4}, "w8": {"num_warps": 8}},
+        "directions": (Direction.FORWARD,),
+        "source_hash": "0",
+    }
+    return CaseDeclaration(source=CaseSource(name, path=f"/k/{name}.py"), **values | changes)
+
+
+def matrix(kernels=None, **changes):
+    kernels = {"softmax": Axes()} if kernels is None else kernels
+    values = {"targets": ("h200", "mi300x"), "tiers": {"full": {}}, "expectations": (), "exclusions": ()}
+    places = {"kernels.softmax.shapes[1]": "matrix.yaml:7", "targets[1]": "matrix.yaml:9"}
+    return Matrix(
+        path="matrix.yaml",
+        kernels=tuple(
+            MatrixKernel(CaseSource(name, path=f"/k/{name}.py"), axes, "matrix.yaml:2")
+            for name, axes in kernels.items()
+        ),
+        places=places,
+        **values | changes,
+    )
+
+
+ONE = Axes(shapes=((8, 8),), dtypes=("float32",), variants=("w8",))
+CASES = {"softmax": declaration("softmax")}
+
+
+def labels(plan):
+    return [cell.label for cell in plan.cells]
+
+
+def test_order_and_labels():
+    axes = Axes(shapes=((32, 32),), variants=("w8", "w4"))
+    plan = expand(matrix({"softmax": axes}), CASES, KNOWN)
+    assert labels(plan) == [
+        "softmax[h200-32x32-float32-w8-compiled]",
+        "softmax[mi300x-32x32-float32-w8-compiled]",
+        "softmax[h200-32x32-float32-w4-compiled]",
+        "softmax[mi300x-32x32-float32-w4-compiled]",
+        "softmax[h200-32x32-bfloat16-w8-compiled]",
+        "softmax[mi300x-32x32-bfloat16-w8-compiled]",
+        "softmax[h200-32x32-bfloat16-w4-compiled]",
+        "softmax[mi300x-32x32-bfloat16-w4-compiled]",
+        "softmax[interpreter-2x8-float32-w8-interpreted]",
+        "softmax[interpreter-2x8-bfloat16-w8-interpreted]",
+        "softmax[interpreter-1x8-float32-w8-interpreted]",
+        "softmax[interpreter-1x8-bfloat16-w8-interpreted]",
+    ]
+
+
+def test_whole_product_has_unique_labels():
+    both = declaration("softmax", directions=(Direction.FORWARD, Direction.BACKWARD))
+    plan = expand(matrix(), {"softmax": both}, KNOWN, targets=Selection(("all",)), present=["h200", "l4"])
+    # 2 directions × (2 shapes × 2 dtypes × 2 variants × (3 compiled + 2 measured) + 2 small shapes × 2 dtypes)
+    assert len(plan.cells) == 2 * (8 * 5 + 4)
+    assert len(set(labels(plan))) == len(plan.cells)
+
+
+SELECTIONS = {
+    "no GPU": ([], [], ["h200 compiled", "mi300x compiled", "interpreter interpreted"]),
+    "a GPU": ([], ["l4"], ["l4 compiled", "l4 measured"]),
+    "all": (
+        ["all"],
+        ["l4", "h200"],
+        [
+            "h200 compiled",
+            "h200 measured",
+            "mi300x compiled",
+            "l4 compiled",
+            "l4 measured",
+            "interpreter interpreted",
+        ],
+    ),
+    "names": (["gfx1032, h200", "h200"], ["h200"], ["gfx1032 compiled", "h200 compiled", "h200 measured"]),
+    "interpreter": (["interpreter"], ["h200"], ["interpreter interpreted"]),
+    "device outside the catalogue": ([], ["gfx1099"], ["gfx1099 compiled", "gfx1099 measured"]),
+}
+
+
+@pytest.mark.parametrize(("options", "present", "cells"), SELECTIONS.values(), ids=SELECTIONS)
+def test_selection(options, present, cells):
+    cases = {"softmax": declaration("softmax", small_shapes=((2, 8),))}
+    plan = expand(matrix({"softmax": ONE}), cases, KNOWN, targets=Selection.parse(options), present=present)
+    assert [f"{planned.cell.target} {planned.evidence}" for planned in plan.cells] == cells
+
+
+def test_tier_narrows_the_kernels_it_names():
+    tiers = {"full": {}, "quick": {"softmax": Axes(dtypes=("bfloat16",), variants=("w4",))}}
+    two = matrix({"softmax": Axes(shapes=((8, 8),)), "gelu": ONE}, tiers=tiers, targets=("h200",))
+    cases = {**CASES, "gelu": declaration("gelu")}
+    assert default_tier(two) == "quick"
+    quick = expand(two, cases, KNOWN, targets=Selection(("h200",)))
+    assert quick.tier == "quick"
+    assert labels(quick) == ["softmax[h200-8x8-bfloat16-w4-compiled]", "gelu[h200-8x8-float32-w8-compiled]"]
+    full = expand(two, cases, KNOWN, tier="full", targets=Selection(("h200",)))
+    assert len(full.cells) == 4 + 1
+
+
+def test_first_rule_wins_and_exclusion_before_expectation():
+    gap = Expectation(Selector(target="mi300x"), Status.TIMEOUT, "slow", "matrix.yaml:20")
+    wider = Expectation(Selector(kernel="softmax"), Status.WRONG_RESULT, "wrong", "matrix.yaml:21")
+    out = ExclusionRule(Selector(target="mi300x", dtype="bfloat16"), "no bf16", "matrix.yaml:25")
+    one = Axes(shapes=((8, 8),), variants=("w8",))
+    ruled = matrix({"softmax": one}, expectations=(gap, wider), exclusions=(out,))
+    cells = expand(ruled, CASES, KNOWN, targets=Selection(("mi300x", "h200"))).cells
+    assert {(c.cell.target, c.cell.dtype): (c.excluded, c.expectation) for c in cells} == {
+        ("mi300x", "float32"): (None, gap),
+        ("mi300x", "bfloat16"): ("no bf16", None),
+        ("h200", "float32"): (None, wider),
+        ("h200", "bfloat16"): (None, wider),
+    }
+
+
+def test_hash_follows_labels_and_rules():
+    plain = expand(matrix(), CASES, KNOWN).plan_hash
+    gap = Expectation(Selector(target="mi300x"), Status.TIMEOUT, "slow", "matrix.yaml:20")
+    moved = Expectation(Selector(target="mi300x"), Status.TIMEOUT, "very slow", "matrix.yaml:30")
+    assert expand(matrix(), CASES, KNOWN).plan_hash == plain
+    assert expand(matrix({"softmax": ONE}), CASES, KNOWN).plan_hash != plain
+    ruled = expand(matrix(expectations=(gap,)), CASES, KNOWN).plan_hash
+    assert ruled != plain
+    assert expand(matrix(expectations=(moved,)), CASES, KNOWN).plan_hash == ruled
+
+
+def test_kernel_without_declaration_gets_no_cell():
+    rule = Expectation(Selector(variant="w99"), Status.TIMEOUT, "of the broken kernel, maybe", "matrix.yaml:20")
+    plan = expand(matrix({"softmax": ONE, "broken": Axes()}, expectations=(rule,)), CASES, KNOWN)
+    assert {planned.cell.case for planned in plan.cells} == {"softmax"}
+
+
+def gap(**select):
+    return {"expectations": (Expectation(Selector(**select), Status.TIMEOUT, "why", "matrix.yaml:20"),)}
+
+
+REFUSED = {
+    "unknown target": ({"targets": ("h200", "mi300")}, "matrix.yaml:9: targets[1]", "unknown target 'mi300'", "mi300x"),
+    "dtype": (
+        {"kernels": {"softmax": Axes(dtypes=("float16",))}},
+        "matrix.yaml: kernels.softmax.dtypes[0]",
+        "kernel case 'softmax' declares no dtype 'float16'",
+        "bfloat16",
+    ),
+    "variant": (
+        {"kernels": {"softmax": Axes(variants=("w8", "w16"))}},
+        "matrix.yaml: kernels.softmax.variants[1]",
+        "declares no variant 'w16'",
+        "known: w4, w8",
+    ),
+    "direction": (
+        {"kernels": {"softmax": Axes(directions=(Direction.BACKWARD,))}},
+        "matrix.yaml: kernels.softmax.directions[0]",
+        "declares no direction 'backward'",
+        "forward",
+    ),
+    "rank": (
+        {"kernels": {"softmax": Axes(shapes=((8, 8), (8, 8, 8)))}},
+        "matrix.yaml:7: kernels.softmax.shapes[1]",
+        "shape '8x8x8' has 3 axes where the kernel case has 2",
+        "8x8",
+    ),
+    "tier widens": (
+        {"tiers": {"full": {}, "nightly": {"softmax": Axes(shapes=((8, 9),))}}},
+        "matrix.yaml: tiers.nightly.softmax.shapes[0]",
+        "a tier only narrows, and the kernel has no shape '8x9'",
+        "8x8",
+    ),
+    "rule's dtype": (gap(dtype="float16"), "matrix.yaml:20", "selects no cell", "dtype 'float16': did you mean bfloat"),
+    "rule's variant": (gap(variant="w16"), "matrix.yaml:20", "selects no cell", "variant 'w16': known: w4, w8"),
+    "rule's evidence": (gap(target="h200", evidence=Evidence.INTERPRETED), "matrix.yaml:20", "no cell", "together"),
+    "interpreter runs the first variant": (gap(target="interpreter", variant="w8"), "matrix.yaml:20", "no cell", "all"),
+}
+
+
+@pytest.mark.parametrize(("changes", "place", "message", "remedy"), REFUSED.values(), ids=REFUSED)
+def test_refused(changes, place, message, remedy):
+    with pytest.raises(MatrixError) as caught:
+        expand(matrix(**changes), CASES, KNOWN)
+    assert caught.value.place == place
+    assert message in caught.value.message
+    assert remedy in caught.value.remedy
+
+
+def test_rule_may_speak_of_another_tier():
+    tiers = {"full": {}, "quick": {"softmax": Axes(variants=("w4",))}}
+    ruled = matrix(tiers=tiers, **gap(variant="w8", evidence=Evidence.MEASURED))
+    assert all(cell.expectation is None for cell in expand(ruled, CASES, KNOWN).cells)
+
+
+def test_unknown_tier():
+    with pytest.raises(MatrixError, match="unknown tier 'ful'") as caught:
+        expand(matrix(), CASES, KNOWN, tier="ful")
+    assert caught.value.remedy == "did you mean full?"
+
+
+def test_unknown_target_of_the_user():
+    with pytest.raises(CatalogError, match="unknown target 'h20'") as caught:
+        expand(matrix(), CASES, KNOWN, targets=Selection(("h20",)))
+    assert caught.value.remedy == "did you mean h200?"
+
+
+def test_empty_plan():
+    with pytest.raises(MatrixError, match="no kernel case could be read"):
+        expand(matrix(), {}, KNOWN)
