@@ -1,0 +1,34 @@
+"""Interprets cells in a process of its own; run as a script.
+
+The interpreter is chosen when Triton is imported, so the tests' own process, which may
+have Triton loaded to compile, can't be used. Reads ``[[path, name], …]`` as JSON from
+standard input; writes one JSON object per cell of those cases' small shapes and dtypes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import Any
+
+
+def results(path: str, name: str) -> list[dict[str, Any]]:
+    from portkit.model import INTERPRETER, CaseSource, Cell, Direction
+    from portkit.run.interpret import interpret_cell
+    from portkit.run.load import load_case
+
+    case = load_case(CaseSource(name, path=path))
+    variant = next(iter(case.variants))
+    cells = [
+        Cell(name, Direction.FORWARD, shape, dtype, variant, INTERPRETER)
+        for shape in case.small_shapes
+        for dtype in case.dtypes
+    ]
+    return [dataclasses.asdict(interpret_cell(case, cell)) for cell in cells]
+
+
+if __name__ == "__main__":
+    for path, name in json.load(sys.stdin):
+        for result in results(path, name):
+            print(json.dumps(result))

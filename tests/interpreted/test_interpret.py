@@ -1,0 +1,85 @@
+"""The four cases are right in the interpreter, and planted faults are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from portkit.errors import HostError
+
+KERNELS = ("sum_abs", "add_rms_norm", "swiglu", "softmax")
+FAULTY = Path(__file__).parent / "cases" / "faulty.py"
+ROOT = Path(__file__).parents[2]
+
+EXPECTED = {
+    "right": ("passed", ""),
+    "wrong_half": ("wrong_result", "output 0: error"),
+    "missing_mask": ("wrong_result", "output 0: error"),
+    "all_zeros": ("wrong_result", "0, not "),
+    "wrong_shape": ("wrong_result", "output 0: shape (4,), the unfused chain's is (4, 1)"),
+    "wrong_dtype": ("wrong_result", "output 0: torch.float64, the unfused chain's is torch.float32"),
+    "two_outputs": ("wrong_result", "2 outputs, the unfused chain has 1"),
+    "writes_inputs": ("wrong_result", "changed its inputs"),
+    "nan_result": ("wrong_result", "output 0: NaN or Inf not where the reference has them"),
+    "no_tensor": ("launch_error", "returned float, not a tensor"),
+    "raising": ("launch_error", "ValueError: rows of this length are not served at cases/faulty.py:"),
+    "raising_reference": ("reference_failed", "no such chain at cases/faulty.py:"),
+    "float64_only": ("baseline_failed", "the eager chain lacks this dtype"),
+    "says_nothing": ("weak_check", "all zeros"),
+    "too_wide": ("weak_check", "all zeros, one element off, rows swapped"),
+    "gap": ("unsupported", "a reason of its own"),
+}
+
+
+@pytest.fixture(scope="module")
+def kernel_results(interpret):
+    return interpret(*[(ROOT / "kernels" / f"{name}.py", name) for name in KERNELS])
+
+
+@pytest.fixture(scope="module")
+def faulty_results(interpret):
+    return {r["cell"]["case"]: r for r in interpret(*[(FAULTY, name) for name in EXPECTED])}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_case_is_right_in_every_dtype_and_small_shape(kernel_results, name):
+    own = [r for r in kernel_results if r["cell"]["case"] == name]
+    assert {r["cell"]["dtype"] for r in own} == {"float32", "float16", "bfloat16"}
+    assert [r["outcome"] for r in own if r["outcome"]["status"] != "passed"] == []
+
+
+def test_every_verdict_carries_refused_controls(kernel_results):
+    for result in kernel_results:
+        controls = result["verdict"]["controls"]
+        rows = {"rows_swapped": True} if result["cell"]["case"] != "sum_abs" else {}  # a scalar has no rows
+        assert controls == {"all_zeros": True, "one_element_off": True, **rows}
+
+
+def test_cutting_to_bfloat16_is_in_the_rule(kernel_results):
+    rules = {r["cell"]["dtype"]: r["verdict"]["outputs"][0]["rule"] for r in kernel_results}
+    assert "cutting to bfloat16 7.8e-03" in rules["bfloat16"]
+    assert "rounding to float16 " in rules["float16"]
+
+
+def test_interpreted_results_have_neither_build_nor_time(kernel_results):
+    for result in kernel_results:
+        assert result["build"] is None
+        assert result["timing"] is None
+        assert set(result["nulls"]) == {"build", "timing"}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_planted_fault_is_found(faulty_results, name):
+    status, words = EXPECTED[name]
+    outcome = faulty_results[name]["outcome"]
+    assert outcome["status"] == status, outcome
+    assert words in outcome["message"]
+
+
+def test_a_process_without_the_interpreter_is_refused(monkeypatch):
+    from portkit.run.interpret import interpret_cell
+
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(HostError, match="TRITON_INTERPRET=1 before Triton"):
+        interpret_cell(None, None)

@@ -1,0 +1,165 @@
+"""The judgement on values computed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from portkit.model import Cell, Direction, KernelCase, Status, Work
+from portkit.run import verify
+from portkit.run.inputs import hash_tensors
+from portkit.run.verify import Run, Tolerance, compare, judge, root_mean_square
+
+NAN, INF = float("nan"), float("inf")
+
+
+def case(**special):
+    given = {
+        "name": "rows",
+        "fused": None,
+        "reference": None,
+        "inputs": None,
+        "work": lambda shape, dtype: Work(1, 1, 1),
+        "shapes": ((2, 1024),),
+        "small_shapes": ((2, 1024),),
+        "dtypes": ("float32", "float16", "bfloat16"),
+        "variants": {"default": {}},
+    }
+    return KernelCase(**{**given, **special})
+
+
+def cell(dtype="float32"):
+    return Cell("rows", Direction.FORWARD, (2, 1024), dtype, "default", "interpreter")
+
+
+def run(fused, unfused, reference64, **special):
+    inputs = {"x": torch.ones(2)}
+    return Run(inputs, hash_tensors(inputs), (fused,), (unfused,), (reference64,), **special)
+
+
+def f64(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_error_is_relative_to_element_plus_root_mean_square():
+    reference = f64(3.0, -4.0, 0.0, 0.0)
+    assert root_mean_square(reference) == 2.5
+    found = compare(f64(3.0, -3.0, 0.5, 0.0), reference, 2.5)
+    assert found.error == pytest.approx(0.5 / 2.5)  # the third: 1 / 6.5 of the second is less
+    assert found.index == 2
+
+
+def test_worst_element_is_found_across_chunks(monkeypatch):
+    monkeypatch.setattr(verify, "_CHUNK", 3)
+    reference = torch.ones(10, dtype=torch.float64)
+    result = reference.clone()
+    result[2], result[7] = 1.5, 0.0
+    found = compare(result, reference, root_mean_square(reference))
+    assert (found.error, found.index) == (0.5, 7)
+
+
+def test_scale_of_a_zero_reference_is_one():
+    assert root_mean_square(f64(0.0, 0.0)) == 1.0
+    assert root_mean_square(f64(NAN, INF)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("result", "reference", "agree"),
+    [
+        ([1.0, NAN, INF], [1.0, NAN, INF], True),
+        ([1.0, NAN, INF], [1.0, NAN, -INF], False),
+        ([1.0, 2.0, INF], [1.0, NAN, INF], False),
+        ([NAN, 1.0, 1.0], [1.0, 1.0, 1.0], False),
+    ],
+)
+def test_nan_and_inf_must_stand_where_the_reference_has_them(result, reference, agree):
+    assert compare(f64(*result), f64(*reference), 1.0).nonfinite_agree is agree
+
+
+def test_overflow_of_the_dtype_is_no_fault():
+    found = compare(torch.tensor([1.0, INF], dtype=torch.float16), f64(1.0, 1e6), 1.0)
+    assert (found.error, found.nonfinite_agree) == (0.0, True)
+
+
+def test_limit_by_the_rule():
+    limit = Tolerance(case(), cell()).limit(torch.float32, 1e-6, scale=1.0)
+    # 2 e, half an epsilon, and 2^-24 (16 + 4 log2 1024)
+    assert limit.value == pytest.approx(2e-6 + 2**-24 + 2**-24 * 56, rel=1e-9)
+    assert limit.rule == "2 x unfused 1.0e-06 + rounding to float32 6.0e-08 + float32 6.0e-08 x 56"
+
+
+def test_limit_of_bfloat16_doubles_its_rounding_where_it_is_cut():
+    rounded, cut = (Tolerance(case(), cell(), truncates=t).limit(torch.bfloat16, 0.0, 1.0).value for t in (False, True))
+    assert cut - rounded == pytest.approx(2**-8, rel=1e-9)
+
+
+def test_limit_counts_subnormal_spacing_against_small_outputs():
+    tolerance = Tolerance(case(), cell())
+    extra = tolerance.limit(torch.float16, 0.0, 1e-5).value - tolerance.limit(torch.float16, 0.0, math.inf).value
+    assert extra == pytest.approx(2**-25 / 1e-5, rel=1e-9)
+
+
+def test_limit_with_tf32_and_of_integers_and_of_the_case():
+    assert "tf32 4.9e-04 x 56" in Tolerance(case(allow_tf32=True), cell()).limit(torch.float32, 0.0, 1.0).rule
+    assert Tolerance(case(), cell()).limit(torch.int32, 0.0, 1.0).value == 0.0
+    assert Tolerance(case(limits={"float32": 0.01}), cell()).limit(torch.float32, 1.0, 1.0).value == 0.01
+
+
+def test_right_result_passes_with_all_controls_refused():
+    reference = f64(1.0, 2.0, 3.0, 4.0).view(2, 2)
+    verdict, outcome = judge(case(), cell(), run(reference.float(), reference.float(), reference))
+    assert outcome.status is Status.PASSED
+    assert verdict.controls == {"all_zeros": True, "one_element_off": True, "rows_swapped": True}
+    assert verdict.outputs[0].fused_error == 0.0
+
+
+def test_wrong_element_is_named():
+    reference = f64(1.0, 2.0, 3.0, 4.0).view(2, 2)
+    fused = reference.float()
+    fused[1, 0] = 3.25
+    _, outcome = judge(case(), cell(), run(fused, reference.float(), reference))
+    assert outcome.status is Status.WRONG_RESULT
+    assert "worst at (1, 0): 3.25, not 3" in outcome.message
+
+
+def test_unfused_chain_may_be_inaccurate_but_not_hide_a_wrong_result():
+    reference = torch.linspace(1, 2, 8, dtype=torch.float64).view(2, 4)
+    coarse = (reference * 1.2).float()  # an error of about 0.1: the limit would let a sixteenth pass
+    verdict, outcome = judge(case(), cell(), run(coarse, coarse, reference))
+    assert outcome.status is Status.WEAK_CHECK
+    assert outcome.message == "the check would let pass: one element off, rows swapped"
+    assert verdict.controls["all_zeros"] is True
+
+
+def test_unfused_chain_that_overflows_has_no_error_and_lends_no_tolerance():
+    reference = f64(1.0, 2.0, 3.0, 4.0).view(2, 2)
+    unfused = reference.float()
+    unfused[0, 0] = INF
+    verdict, outcome = judge(case(), cell(), run(reference.float(), unfused, reference))
+    assert outcome.status is Status.PASSED
+    assert verdict.outputs[0].unfused_error is None
+    assert verdict.outputs[0].rule.startswith("unfused not finite + rounding")
+
+
+def test_integer_outputs_must_be_exact():
+    reference = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+    right = reference.to(torch.int32)
+    assert judge(case(), cell(), run(right, right, reference))[1].status is Status.PASSED
+    assert judge(case(), cell(), run(right + 1, right, reference))[1].status is Status.WRONG_RESULT
+
+
+def test_equal_rows_have_nothing_to_swap():
+    reference = torch.ones(3, 4, dtype=torch.float64)
+    verdict, outcome = judge(case(), cell(), run(reference.float(), reference.float(), reference))
+    assert outcome.status is Status.PASSED
+    assert set(verdict.controls) == {"all_zeros", "one_element_off"}
+
+
+def test_judging_leaves_its_inputs_alone():
+    reference = f64(1.0, NAN, 3.0, 4.0).view(2, 2)
+    given = run(reference.float(), reference.float(), reference)
+    before = hash_tensors({"f": given.fused[0], "r": given.reference64[0]})
+    judge(case(), cell(), given)
+    assert hash_tensors({"f": given.fused[0], "r": given.reference64[0]}) == before
