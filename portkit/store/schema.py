@@ -3,10 +3,10 @@
 A report is JSON lines. Each line is one object: ``kind`` (``header``, ``record`` or
 ``end``), the fields of the value of that name in :mod:`portkit.model`, and ``sum``.
 
-``sum`` is the first 12 hexadecimal digits of sha256 over the canonical JSON of the
-rest of the line: keys sorted, no spaces. It finds damage and edits by hand; canonical
-text rather than the bytes, so that a tool which only reorders keys does no harm, and
-sha256 since every other key of a record is one already. It is no signature.
+``sum`` is the first 12 hexadecimal digits of sha256 over the kind, a space and the
+canonical JSON of the other fields: keys sorted, no spaces. It finds damage and edits by
+hand; canonical text rather than the bytes, so that a tool which only reorders keys does
+no harm, and sha256 since every other key of a record is one already. It is no signature.
 
 The version counts layouts, apart from the package's version. A newer one is refused by
 name; an older one goes through one function per version in :data:`UPGRADES`.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -23,7 +24,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from portkit.errors import ReportError
-from portkit.model import SCHEMA_VERSION, End, Header, Record, digest
+from portkit.model import SCHEMA_VERSION, End, Header, Record
 
 Value = Header | Record | End
 Body = dict[str, Any]
@@ -49,9 +50,10 @@ def encode(value: Value) -> bytes:
     """
     kind = next(name for name, type_ in KINDS.items() if isinstance(value, type_))
     fields = plain(value)
-    _validate(kind, fields, f"{kind} not written")
-    body = {"kind": kind, **fields}
-    return json.dumps(body | {"sum": _checksum(body)}, separators=(",", ":")).encode() + b"\n"
+    text = _canonical(fields)
+    _validate(kind, text, f"{kind} not written")
+    line = {"kind": kind, **fields, "sum": _checksum(kind, text)}
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
 def parse(line: bytes, place: str) -> tuple[str, Body]:
@@ -101,11 +103,13 @@ def decode(kind: str, body: Body, version: int, place: str) -> Value:
     Raises:
         ReportError: checksum, a field's name or its type is wrong; the place names the field.
     """
-    rest = {name: value for name, value in body.items() if name != "sum"}
-    if body.get("sum") != _checksum(rest):
+    fields = {name: value for name, value in body.items() if name not in ("kind", "sum")}
+    text = _canonical(fields)
+    if body.get("sum") != _checksum(kind, text):
         raise ReportError("the checksum is wrong: the line was edited or damaged", place=place, remedy=_REMEDY_DAMAGED)
-    del rest["kind"]
-    return _validate(kind, upgrade(kind, rest, version), place)
+    if version != SCHEMA_VERSION:
+        text = _canonical(upgrade(kind, fields, version))
+    return _validate(kind, text, place)
 
 
 def upgrade(kind: str, body: Body, version: int) -> Body:
@@ -128,8 +132,12 @@ def _plain(value: Any) -> Any:
     return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
 
 
-def _checksum(body: Body) -> str:
-    return digest(body, _SUM_DIGITS)
+def _canonical(fields: Body) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+
+def _checksum(kind: str, text: str) -> str:
+    return hashlib.sha256(f"{kind} {text}".encode()).hexdigest()[:_SUM_DIGITS]
 
 
 @functools.cache
@@ -137,9 +145,9 @@ def _adapter(kind: str) -> TypeAdapter[Value]:
     return TypeAdapter(KINDS[kind])
 
 
-def _validate(kind: str, body: Body, place: str) -> Value:
+def _validate(kind: str, text: str, place: str) -> Value:
     try:
-        return _adapter(kind).validate_json(json.dumps(body), strict=True, extra="forbid")
+        return _adapter(kind).validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
         raise _field_error(error, place) from None
 

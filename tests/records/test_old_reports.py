@@ -1,0 +1,35 @@
+"""Reports of every schema version still read; a layout that changed needs an upgrade function.
+
+``schema1.jsonl`` is never written again: a new version adds a file of its own.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from portkit.analysis.rows import comparison
+from portkit.model import SCHEMA_VERSION, Evidence, Status
+from portkit.render.table import render
+from portkit.store.journal import read_report
+from portkit.store.merge import merge
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_a_report_of_each_version_reads_and_renders(version):
+    report = read_report(HERE / f"schema{version}.jsonl")
+    assert report.partial is None
+    assert report.header.schema == SCHEMA_VERSION
+    assert render(comparison(merge([HERE / f"schema{version}.jsonl"])), "github").count("\n| softmax") == 5
+
+
+def test_the_values_of_schema_1():
+    report = read_report(HERE / "schema1.jsonl")
+    built, measured, refused, too_large, interpreted = report.records
+    assert report.header.host.devices[0].target == "h200"
+    assert (built.outcome.status, built.build.registers_per_thread) == (Status.BUILT, 32)
+    assert (measured.timing.speedup["eager"], measured.timing.fused.median_ms) == (2.0, 0.5)
+    assert (refused.expected, refused.nulls["build"]) == (Status.UNSUPPORTED, "no kernel was built")
+    assert too_large.build.limits_broken == ("shared memory 131072 B > 65536 B",)
+    assert (interpreted.evidence, interpreted.architecture) == (Evidence.INTERPRETED, None)
