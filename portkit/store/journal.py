@@ -46,7 +46,7 @@ class Journal:
         self._counts: collections.Counter[str] = collections.Counter()
         self._seen: set[tuple[str, str]] = set()
         with _as_report_error(path):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             self._file: int | None = os.open(path, flags, 0o644)
 
     @classmethod

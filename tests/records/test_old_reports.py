@@ -3,12 +3,29 @@
 ``schema1.jsonl`` is never written again: a new version adds a file of its own.
 """
 
+import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
 from portkit.analysis.rows import comparison
-from portkit.model import SCHEMA_VERSION, Evidence, Status
+from portkit.model import (
+    SCHEMA_VERSION,
+    Cell,
+    Clock,
+    Device,
+    End,
+    Evidence,
+    Header,
+    Host,
+    Launch,
+    Occupancy,
+    Record,
+    Resources,
+    Status,
+    Timing,
+)
 from portkit.render.table import render
 from portkit.store.journal import read_report
 from portkit.store.merge import merge
@@ -33,3 +50,17 @@ def test_the_values_of_schema_1():
     assert (refused.expected, refused.nulls["build"]) == (Status.UNSUPPORTED, "no kernel was built")
     assert too_large.build.limits_broken == ("shared memory 131072 B > 65536 B",)
     assert (interpreted.evidence, interpreted.architecture) == (Evidence.INTERPRETED, None)
+
+
+@pytest.mark.parametrize(
+    "type_", [Header, Host, Device, End, Record, Cell, Launch, Resources, Occupancy, Timing, Clock]
+)
+def test_the_record_reference_names_every_field(type_):
+    text = (HERE.parents[1] / "docs" / "records.md").read_text()
+    named = {part for span in re.findall(r"`([\w.\[\]]+)`", text) for part in re.split(r"\W+", span)}
+    assert {field.name for field in dataclasses.fields(type_)} - named == set()
+
+
+def test_the_record_reference_names_every_status():
+    table = (HERE.parents[1] / "docs" / "records.md").read_text().split("## Status")[1].split("## What")[0]
+    assert re.findall(r"`(\w+)`", table) == [status.value for status in Status]
