@@ -82,6 +82,9 @@ class Answer:
     complaint: Complaint | None = None
 
 
+MARK = "\x1e"
+"""What the child writes to its log where a case begins."""
+
 REQUEST = TypeAdapter(Request)
 ANSWER = TypeAdapter(Answer)
 
@@ -167,7 +170,8 @@ def _ask(request: Request, log: Path) -> _Death | None:
 
 
 def _text(log: Path) -> str:
-    return log.read_bytes()[-65536:].decode(errors="replace")
+    """What was printed since the last case began."""
+    return log.read_bytes()[-65536:].decode(errors="replace").rpartition(MARK)[2]
 
 
 def _cause(code: int, log: str, seconds: float) -> str:

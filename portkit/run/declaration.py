@@ -63,10 +63,11 @@ class _Check:
 
     def shapes(self) -> None:
         for field in ("shapes", "small_shapes"):
-            shapes = self._distinct(field, getattr(self.case, field), _SHAPES)
+            shapes = self._filled(field, getattr(self.case, field), _SHAPES)
             for shape in shapes:
                 if not _is_shape(shape):
                     raise self.wrong(field, f"{shape!r} is no shape", _SHAPES)
+            self._distinct(field, shapes)
         ranks = {len(shape) for shape in (*self.case.shapes, *self.case.small_shapes)}
         if len(ranks) > 1:
             raise self.wrong(
@@ -74,7 +75,8 @@ class _Check:
             )
 
     def names_of_dtypes(self) -> None:
-        self._distinct("dtypes", self.case.dtypes, 'write a tuple of names, such as ("float32", "bfloat16")')
+        names = self._filled("dtypes", self.case.dtypes, 'write a tuple of names, such as ("float32", "bfloat16")')
+        self._distinct("dtypes", names)
         for field in ("dtypes", "limits", "interpreter_gaps"):
             for dtype in getattr(self.case, field):
                 if dtype not in DTYPE_BYTES:
@@ -89,7 +91,8 @@ class _Check:
             self._variant(name, params)
 
     def directions(self) -> None:
-        directions = self._distinct("directions", self.case.directions, "write a tuple, such as (Direction.FORWARD,)")
+        directions = self._filled("directions", self.case.directions, "write a tuple, such as (Direction.FORWARD,)")
+        self._distinct("directions", directions)
         for direction in directions:
             if not isinstance(direction, Direction):
                 raise self.wrong("directions", f"{direction!r} is no direction", "use portkit.Direction.FORWARD")
@@ -149,13 +152,15 @@ class _Check:
                 f"variants[{name!r}]", f"`fused` does not take it: {error}", f"its signature is {signature}"
             ) from None
 
-    def _distinct(self, field: str, values: Any, remedy: str) -> Sequence[Any]:
+    def _filled(self, field: str, values: Any, remedy: str) -> tuple[Any, ...]:
         if not isinstance(values, tuple) or not values:
             raise self.wrong(field, "is no tuple" if values else "is empty", remedy)
+        return values
+
+    def _distinct(self, field: str, values: Sequence[Any]) -> None:
         doubled = next((value for index, value in enumerate(values) if value in values[:index]), None)
         if doubled is not None:
             raise self.wrong(field, f"{doubled!r} is there twice", "remove one of the two")
-        return values
 
     def _call(self, field: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from portkit.errors import HostError, PortkitError
 from portkit.model import CaseSource, Host
-from portkit.plan.cases import ANSWER, REQUEST, Answer, Complaint, Request
+from portkit.plan.cases import ANSWER, MARK, REQUEST, Answer, Complaint, Request
 from portkit.run.declaration import declare
 from portkit.run.load import load_case
 
@@ -48,6 +48,8 @@ def answer_all(request: Request, tell: Tell) -> None:
         return
     for source in request.sources:
         tell(Answer(source.name))
+        sys.stdout.flush()
+        print(MARK, end="", file=sys.stderr, flush=True)
         faulthandler.dump_traceback_later(request.seconds, exit=True)
         with platform:
             tell(_read(source))
