@@ -31,6 +31,9 @@ FUSED = "fused"
 DEFAULT_FLUSH_BYTES = 512 << 20
 """Flush where neither device nor catalogue knows a cache: twice the largest there is, MI300X's 256 MiB."""
 
+BUDGET_S = 1.0
+"""Seconds of wall clock a cell may take for warm-up and samples together."""
+
 MIN_SAMPLES = 10
 MAX_SAMPLES = 1000
 WARMUP_SHARE = 0.2  # of the budget
@@ -63,7 +66,7 @@ def sample(
     functions: Mapping[str, Callable[[], Any]],
     *,
     flush_bytes: int,
-    budget_s: float = 1.0,
+    budget_s: float | None = None,
     max_samples: int = MAX_SAMPLES,
 ) -> Samples:
     """Time functions on the current device, round by round.
@@ -71,11 +74,12 @@ def sample(
     Args:
         functions: name → call; compiled already, or the warm-up does it.
         flush_bytes: size of the buffer read before each sample.
-        budget_s: seconds of wall clock for warm-up and samples together; at least
-            ``MIN_WARMUP`` and ``MIN_SAMPLES`` rounds are made all the same.
+        budget_s: seconds of wall clock, ``BUDGET_S`` unless given; ``MIN_WARMUP`` and
+            ``MIN_SAMPLES`` rounds are made all the same.
         max_samples: most rounds sampled.
     """
     flush = torch.ones(flush_bytes // 4, dtype=torch.float32, device="cuda")
+    budget_s = BUDGET_S if budget_s is None else budget_s
     start = time.perf_counter()
     warmup = 0
     while warmup < MIN_WARMUP or time.perf_counter() - start < WARMUP_SHARE * budget_s:
