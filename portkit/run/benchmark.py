@@ -165,6 +165,7 @@ def _header(prepared: Prepared, cells: Sequence[PlannedCell]) -> Header:
         plan_hash=digest([planned.label for planned in cells]),
         cells=len(cells),
         host=prepared.introspection.host,
+        targets=tuple(dict.fromkeys(planned.cell.target for planned in cells)),
     )
 
 
