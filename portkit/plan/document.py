@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.reader import ReaderError
 
 from portkit.errors import MatrixError
@@ -116,9 +116,9 @@ def _parse(text: str, name: str) -> Any:
         raise MatrixError(
             f"is not YAML: {error.reason}", place=f"{name}:{line}", remedy="remove the control character"
         ) from None
-    except (YAMLError, RecursionError, ValueError) as error:
+    except Exception as error:  # the parser stumbles over wrong tags and deep nesting in ways of its own
         raise MatrixError(
-            f"is not YAML: {type(error).__name__}", place=name, remedy="check indentation, brackets and quotes"
+            f"is not YAML: {type(error).__name__}", place=name, remedy="check tags, indentation, brackets and quotes"
         ) from None
 
 

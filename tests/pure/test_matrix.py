@@ -16,6 +16,8 @@ from portkit.model import (
 from portkit.plan.document import dotted
 from portkit.plan.matrix import matrix_schema, read_matrix
 
+ROOT = Path(__file__).parents[2]
+
 MATRIX = """\
 version: 1
 kernels:
@@ -119,8 +121,20 @@ def test_dotted():
 
 
 def test_default_matrix_covers_both_vendors():
-    matrix = read_matrix(Path(__file__).parents[2] / "matrix.yaml")
+    matrix = read_matrix(ROOT / "matrix.yaml")
     assert [kernel.source.name for kernel in matrix.kernels] == ["sum_abs", "add_rms_norm", "swiglu", "softmax"]
     assert {"h200", "rtx4090", "mi300x", "rx7900xtx"} <= set(matrix.targets)
     assert len(matrix.targets) >= 14
     assert set(matrix.tiers) == {"quick", "full"}
+
+
+def test_document_shows_a_matrix_that_reads_and_names_every_key(tmp_path):
+    text = (ROOT / "docs/matrix.md").read_text()
+    path = tmp_path / "matrix.yaml"
+    path.write_text(text.split("```yaml\n")[1].split("```")[0])
+    assert [kernel.source.name for kernel in read_matrix(path).kernels] == ["softmax", "add_rms_norm", "rms_norm"]
+    schema = matrix_schema()
+    sections = [schema, *(schema["$defs"][name] for name in ("KernelFormat", "ExpectFormat"))]
+    keys = {key for section in sections for key in section["properties"]}
+    gaps = set(schema["$defs"]["ExpectFormat"]["properties"]["status"]["enum"])
+    assert {word for word in keys | gaps if f"`{word}`" not in text} == set()

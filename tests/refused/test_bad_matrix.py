@@ -31,6 +31,7 @@ FILES = {
     "control character": ("a: 1\nb: \x01\n", "matrix.yaml:2", "is not YAML", "control character"),
     "not UTF-8": (b"a: 1\nb: \xff\n", "matrix.yaml:2", "is not UTF-8", "UTF-8"),
     "nested without end": ("a: " + "[" * 500 + "]" * 500, "matrix.yaml", "is not YAML", "brackets"),
+    "wrong tag": ("a: !!set b\n", "matrix.yaml", "is not YAML", "tags"),
     "a list": ("- softmax\n", "matrix.yaml:1", "must be a mapping", "`kernels:`"),
     "doubled key": ("kernels:\n  a:\n  b:\n  a:\n", "matrix.yaml:4", "key 'a' is there twice", "remove one"),
     "no kernels": ("targets: [h200]\n", "matrix.yaml:1", "`kernels` is missing", "add `kernels:`"),
