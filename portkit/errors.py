@@ -5,6 +5,7 @@
     ├── CaseError                a kernel file is wrong: import, declaration, names
     ├── CatalogError             a targets file is wrong, or a target is unknown
     ├── ReportError              a report can't be read or written
+    ├── BinaryError              a cubin or hsaco can't be read
     ├── HostError                this host lacks something a run needs
     └── WorkerError              a worker process did not answer as it must
 
@@ -53,6 +54,10 @@ class CatalogError(PortkitError):
 
 class ReportError(PortkitError):
     """A report can't be read or written."""
+
+
+class BinaryError(PortkitError):
+    """A cubin or hsaco is damaged, of another kind, or lacks the kernel."""
 
 
 class HostError(PortkitError):
