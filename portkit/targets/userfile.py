@@ -36,7 +36,7 @@ Peak = Literal["float32", "tf32", "float16", "bfloat16", "fp8"]
 class Entry(BaseModel):
     """One SKU as a user writes it; fields as in :class:`portkit.model.Target`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     title: str = Field(min_length=1)
     architecture: str
@@ -65,7 +65,7 @@ class Entry(BaseModel):
 class File(BaseModel):
     """A whole targets file."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     targets: dict[str, Entry] = Field(min_length=1)
 

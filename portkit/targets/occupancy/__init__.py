@@ -12,7 +12,14 @@ from types import ModuleType
 from portkit.model import Architecture, Occupancy, Platform
 from portkit.targets.occupancy import amd, nvidia
 from portkit.targets.occupancy.amd import waves_per_simd
-from portkit.targets.occupancy.block import RESOURCES, Block
+from portkit.targets.occupancy.block import (
+    REGISTERS,
+    RESOURCES,
+    SHARED_MEMORY,
+    TENSOR_MEMORY,
+    WAVES,
+    Block,
+)
 
 __all__ = ["broken_limits", "occupancy", "waves_per_simd"]
 
@@ -55,13 +62,14 @@ def occupancy(  # noqa: PLR0913 (each a resource of its own, by keyword)
     block = Block(threads, registers, shared_bytes, barriers, tensor_memory_columns)
     counts: dict[str, int] = _RULES[arch.platform].blocks_by_resource(arch, block)
     broken = _broken(arch, block)
-    blocks = 0 if broken else min(counts.values())
+    counts |= {resource: 0 for resource, _ in broken}
+    blocks = min(counts.values())
     waves = blocks * block.waves(arch.wave_size)
     return Occupancy(
         percent=100 * waves / arch.max_waves_per_unit,
         blocks_per_unit=blocks,
         waves_per_unit=waves,
-        limiter="; ".join(broken) or _limiter(counts),
+        limiter="; ".join(text for _, text in broken) or _limiter(counts),
         limits=counts,
     )
 
@@ -91,18 +99,20 @@ def broken_limits(
         ValueError: a figure is negative or not a whole number, or there are no threads.
     """
     block = Block(threads, registers, shared_bytes, tensor_memory_columns=tensor_memory_columns)
-    return _broken(arch, block)
+    return tuple(text for _, text in _broken(arch, block))
 
 
-def _broken(arch: Architecture, block: Block) -> tuple[str, ...]:
-    found: list[str | None] = [
-        _over("threads", block.threads, arch.max_threads_per_block),
-        _over("shared memory", block.shared_bytes, arch.shared_bytes_per_block_max, " B"),
-        _over("registers", block.registers, arch.max_registers_per_thread, " a thread"),
-        _RULES[arch.platform].broken_registers(arch, block),
-        _over("tensor memory", block.tensor_memory_columns, arch.tensor_memory_columns or 0, " columns"),
+def _broken(arch: Architecture, block: Block) -> list[tuple[str, str]]:
+    """Pairs of a resource and its broken limit in words."""
+    columns = block.tensor_memory_columns
+    found: list[tuple[str, str | None]] = [
+        (WAVES, _over("threads", block.threads, arch.max_threads_per_block)),
+        (SHARED_MEMORY, _over("shared memory", block.shared_bytes, arch.shared_bytes_per_block_max, " B")),
+        (REGISTERS, _over("registers", block.registers, arch.max_registers_per_thread, " a thread")),
+        (REGISTERS, _RULES[arch.platform].broken_registers(arch, block)),
+        (TENSOR_MEMORY, _over("tensor memory", columns, arch.tensor_memory_columns or 0, " columns")),
     ]
-    return tuple(text for text in found if text)
+    return [(resource, text) for resource, text in found if text]
 
 
 def _over(what: str, value: int, limit: int, unit: str = "") -> str | None:
