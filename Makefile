@@ -26,4 +26,4 @@ environment:
 
 clean:
 	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks build dist *.egg-info
-	find portkit tests kernels scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

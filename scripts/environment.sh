@@ -7,7 +7,7 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-venv=${1:?usage: environment.sh FOLDER}
+venv=$(realpath -m "${1:?usage: environment.sh FOLDER}")
 stamp=$venv/.installed
 torch_page=https://pytorch.org/get-started/locally/
 
@@ -24,12 +24,14 @@ wanted() {
     printf '%s\n' "$PWD" "${PYTHON:-}"
 }
 
-# First interpreter that is new enough and passes a test.
+# First interpreter that is new enough and passes a test. The environment's own, which
+# is on the PATH where it is activated, is to be made anew and so does not count.
 choose() {
     local python
     for python in ${PYTHON:-python3 python python3.14 python3.13 python3.12 python3.11}; do
-        if new_enough "$python" && "$1" "$python"; then
-            command -v "$python"
+        python=$(command -v "$python") || continue
+        if [[ $python != "$venv"/* ]] && new_enough "$python" && "$1" "$python"; then
+            echo "$python"
             return
         fi
     done
@@ -86,10 +88,10 @@ main() {
         [[ "$(cat "$stamp" 2>/dev/null)" == "$(wanted)" ]]; then
         return
     fi
-    rm -rf "$venv"
     local python
     if python=$(choose has_torch); then
         say "environment: $venv, on $python, which brings torch"
+        rm -rf "$venv"
         share_packages "$python"
         install_beside_torch
     elif python=$(old_python_with_torch) && [[ -e ${PORTKIT_KFD:-/dev/kfd} || -e /dev/nvidiactl ]]; then
@@ -97,6 +99,7 @@ main() {
     elif python=$(choose true); then
         refuse_wrong_torch
         say "environment: $venv, on $python; installs torch, which takes a while"
+        rm -rf "$venv"
         "$python" -m venv "$venv"
         pip_install constraints.txt --editable '.[run,test,liger,lint]'
     else
