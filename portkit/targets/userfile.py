@@ -109,7 +109,8 @@ class _Source:
         for key in keys:
             if not isinstance(node, CommentedMap) or key not in node:
                 break
-            line, node = node.lc.key(key)[0] + 1, node[key]
+            # a key that came through a merge (<<) has no line of its own
+            line, node = (node.lc.data or {}).get(key, [line - 1])[0] + 1, node[key]
         dotted = ".".join(str(key) for key in keys)
         return CatalogError(message, place=f"{self.path}:{line}" + (f": {dotted}" if dotted else ""), remedy=remedy)
 
@@ -128,6 +129,9 @@ def _parse(path: Path) -> Any:
     except YAMLError as error:
         problem = getattr(error, "problem", None) or str(error)
         raise CatalogError(f"not YAML: {problem}", place=_marked(path, error), remedy="correct the syntax") from error
+    except Exception as error:  # the parser stumbles over wrong tags and odd keys in ways of its own
+        message, remedy = f"not YAML: {error}", "check tags, indentation, brackets and quotes"
+        raise CatalogError(message, place=str(path), remedy=remedy) from error
 
 
 def _marked(path: Path, error: YAMLError) -> str:

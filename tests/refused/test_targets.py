@@ -50,6 +50,13 @@ def test_a_device_of_an_architecture_without_limits():
         ("targets: {}\n", "own.yaml:1: targets", "at least 1", "docs/targets.md"),
         ("", "own.yaml:1", "dictionary", "docs/targets.md"),
         ("targets: [\n", "own.yaml:2", "not YAML", "syntax"),
+        (GOOD + "    units: !!int x\n", "own.yaml", "not YAML", "tags"),
+        (
+            "x: &x {unit: 1}\ntargets:\n  h20:\n    <<: *x\n    title: H20\n    architecture: sm_90\n    source: x\n",
+            "own.yaml:3: targets.h20.unit",
+            "unknown key 'unit'",
+            "units",
+        ),
         ("targets: {h20: {title: \x01}}\n", "own.yaml", "not YAML", "syntax"),
     ],
 )

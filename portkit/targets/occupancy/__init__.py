@@ -26,7 +26,7 @@ __all__ = ["broken_limits", "occupancy", "waves_per_simd"]
 _RULES: Mapping[Platform, ModuleType] = {Platform.CUDA: nvidia, Platform.ROCM: amd}
 
 
-def occupancy(  # noqa: PLR0913 (each a resource of its own, by keyword)
+def occupancy(
     arch: Architecture,
     *,
     registers: int,
