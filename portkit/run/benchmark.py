@@ -31,7 +31,7 @@ from portkit.model import (
     digest,
 )
 from portkit.plan.cases import Introspection, introspect
-from portkit.plan.expand import Selection, expand
+from portkit.plan.expand import Selection, default_tier, expand
 from portkit.plan.matrix import read_matrix
 from portkit.run.jobs import Limits
 from portkit.run.session import Session, chains_for
@@ -64,14 +64,10 @@ def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
     introspection = introspect([kernel.source for kernel in matrix.kernels], matrix.target_files)
     devices = introspection.host.devices
     targets = {target.name: target for target in _known(catalog, devices)}
-    plan = expand(
-        matrix,
-        introspection.cases,
-        targets,
-        tier=tier,
-        targets=selection,
-        present=tuple(dict.fromkeys(device.target for device in devices)),
-    )
+    present = tuple(dict.fromkeys(device.target for device in devices))
+    plan = Plan((), tier or default_tier(matrix), digest([]))
+    if introspection.cases:  # with none, the failures alone are the message
+        plan = expand(matrix, introspection.cases, targets, tier=tier, targets=selection, present=present)
     return Prepared(matrix, plan, introspection.cases, introspection.failures, introspection, targets, devices)
 
 

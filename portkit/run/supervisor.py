@@ -23,6 +23,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import IO, Any
 
+import torch
+from triton.runtime.cache import triton_key
+
 from portkit.model import Cell, CellResult, Evidence, Outcome, Stage, Status
 from portkit.run.jobs import AllDone, Chain, Compiling, Finished, Job, Limits, Request, Started
 from portkit.run.scrub import tail
@@ -242,9 +245,16 @@ def _kill(worker: Worker) -> None:
     worker.process.kill()
 
 
+def _warm_up() -> None:
+    """Do once what every worker would do again: each takes about half a second."""
+    triton_key()  # hashes all of Triton; kept for the life of the process
+    torch.empty_like(torch.empty(1, device="meta"))  # imports torch's symbolic shapes
+
+
 def main(arguments: list[str]) -> int:
     """Serve requests from the session at the other end of the given file descriptor."""
     parent = Connection(int(arguments[0]))
+    _warm_up()
     for request in _requests(parent.recv):
         with contextlib.suppress(EOFError, BrokenPipeError):
             Supervisor(parent, request).run()

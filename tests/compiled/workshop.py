@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from portkit.model import CaseSource, Cell, CellResult, Direction, Evidence, PlannedCell
+from portkit.model import CaseSource, Cell, CellResult, Direction, Evidence, PlannedCell, Target
 from portkit.run.session import Session, chains_for
 from portkit.targets.catalog import load_catalog
+from portkit.targets.occupancy import waves_per_simd
 
 CASES = Path(__file__).parent / "cases"
 
@@ -24,6 +25,8 @@ class Workshop:
         targets = {cell.target: self.catalog.get(cell.target) for cell in cells}
         results = list(self.session.results(chains_for(planned, {source.name: source}, targets)))
         assert sorted(map(str, cells)) == sorted(str(result.cell) for result in results)
+        for result in results:
+            check_waves(self.catalog.get(result.cell.target), result)
         return {result.cell: result for result in results}
 
     def build_case(self, file: str, name: str, *targets: str, shape=(4096,), dtype="float32") -> list[CellResult]:
@@ -32,3 +35,10 @@ class Workshop:
         cells = [Cell(name, Direction.FORWARD, shape, dtype, "default", target) for target in targets]
         results = self.build(source, cells)
         return [results[cell] for cell in cells]
+
+
+def check_waves(target: Target, result: CellResult) -> None:
+    """Our waves per SIMD from registers alone are LLVM's, for every AMD kernel that a test builds."""
+    for launch in result.build.launches if result.build else ():
+        if (llvm := launch.resources.raw.get("llvm_waves_per_simd")) is not None:
+            assert waves_per_simd(target.architecture, launch.resources.registers_per_thread) == llvm

@@ -1,0 +1,232 @@
+"""``pytest --benchmark`` as a user runs it, in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import pytest
+
+KERNELS = """
+import os
+
+import torch
+import triton
+import triton.language as tl
+
+import portkit
+
+
+@triton.jit
+def scale(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) * 2, mask=i < n)
+
+
+def fused(x, num_warps):
+    y = torch.empty_like(x)
+    scale[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256, num_warps=num_warps)
+    return y
+
+
+def case(name, fused=fused, reference=lambda x: x * 2):
+    return portkit.KernelCase(
+        name=name,
+        fused=fused,
+        reference=reference,
+        inputs=lambda make, shape, dtype: {"x": make.uniform(shape, dtype)},
+        work=lambda shape, dtype: portkit.Work(8 * shape[0], 8 * shape[0], shape[0]),
+        shapes=((1000,),),
+        small_shapes=((100,),),
+        dtypes=("float32",),
+        variants={"w4": {"num_warps": 4}, "w32": {"num_warps": 32}},
+    )
+
+
+def wrong(x, num_warps):
+    return fused(x, num_warps) + 1
+
+
+def no_reference(x):
+    raise ValueError("not for this shape")
+
+
+double = case("double")
+"""
+
+MATRIX = """
+version: 1
+kernels:
+  double: {path: kernels.py}
+targets: [h200, mi300x, rx7900xtx]
+tiers:
+  quick:
+    double: {variants: [w4]}
+"""
+
+
+@pytest.fixture
+def project(pytester):
+    """A user's folder with one kernel file and a matrix."""
+    pytester.path.joinpath("kernels.py").write_text(KERNELS)
+    pytester.path.joinpath("matrix.yaml").write_text(MATRIX)
+    return pytester
+
+
+def lines(project):
+    (path,) = project.path.glob("reports/local/*.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def benchmark(project, *arguments):
+    return project.runpytest_subprocess("--benchmark", "-p", "no:cacheprovider", *arguments)
+
+
+def test_one_run_of_the_matrix(project):
+    project.path.joinpath("test_other.py").write_text("def test_other():\n    assert False\n")
+    result = benchmark(project, "-v")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines_random(
+        [
+            "*matrix.yaml::double[[]h200-1000-float32-w4-compiled[]] PASSED*",
+            "*matrix.yaml::double[[]mi300x-1000-float32-w4-compiled[]] PASSED*",
+            "*matrix.yaml::double[[]interpreter-100-float32-w4-interpreted[]] PASSED*",
+            "report: reports/local/*.jsonl (4 of 4 cells)",
+            "next:   portkit merge reports/local/*.jsonl",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*test_other*")
+    header, *records, end = lines(project)
+    assert (header["kind"], header["cells"], end["kind"], end["records"]) == ("header", 4, "end", 4)
+    by_target = {record["cell"]["target"]: record for record in records}
+    assert by_target["h200"]["build"]["launches"][0]["resources"]["warp_size"] == 32
+    assert by_target["mi300x"]["build"]["launches"][0]["resources"]["warp_size"] == 64
+    assert by_target["h200"]["timing"] is None
+    assert "not run" in by_target["h200"]["nulls"]["timing"]
+    assert by_target["interpreter"]["build"] is None
+    assert by_target["interpreter"]["verdict"]["outputs"][0]["fused_error"] == 0.0
+
+
+def test_plain_pytest_collects_the_tests(project):
+    project.path.joinpath("test_other.py").write_text("def test_other():\n    pass\n")
+    result = project.runpytest_subprocess()
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*matrix.yaml*")
+
+
+def test_limits_of_the_target_and_what_fails_do_not_hide_the_rest(project):
+    result = benchmark(project, "--portkit-tier", "full", "--portkit-target", "h200,mi300x")
+    result.assert_outcomes(passed=3, failed=1)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*out_of_resources (limits): threads 2048 > 1024*"])
+    assert lines(project)[-1]["exit"] == "complete"
+
+
+def test_an_expected_gap_is_xfailed_and_a_closed_one_fails(project):
+    matrix = MATRIX + textwrap.dedent(
+        """
+        expect:
+          - {kernel: double, target: mi300x, variant: w32, status: out_of_resources, reason: wave64 makes it 2048}
+          - {kernel: double, target: h200, variant: w32, status: out_of_resources, reason: was so once}
+        """
+    )
+    project.path.joinpath("matrix.yaml").write_text(matrix)
+    result = benchmark(project, "--portkit-tier", "full", "-k", "w32 and compiled and not rx7900xtx", "-rx")
+    result.assert_outcomes(xfailed=1, failed=1)
+    result.stdout.fnmatch_lines(["*expected out_of_resources (was so once), got built*"])
+    statuses = {line["cell"]["target"]: line["expected"] for line in lines(project)[1:-1]}
+    assert statuses == {"mi300x": "out_of_resources", "h200": "out_of_resources"}
+
+
+def test_excluded_cells_are_skipped_and_recorded(project):
+    matrix = MATRIX + "exclude:\n  - {kernel: double, target: h200, reason: not ours}\n"
+    project.path.joinpath("matrix.yaml").write_text(matrix)
+    result = benchmark(project, "--portkit-target", "h200")
+    result.assert_outcomes(skipped=1)
+    (record,) = lines(project)[1:-1]
+    assert record["outcome"] == {"status": "excluded", "stage": "plan", "message": "not ours"}
+
+
+def test_a_selection_by_keyword_and_by_node_id(project):
+    result = benchmark(project, "-k", "mi300x")
+    result.assert_outcomes(passed=1, deselected=3)
+    result = benchmark(project, "matrix.yaml::double[h200-1000-float32-w4-compiled]")
+    result.assert_outcomes(passed=1)
+
+
+def test_a_wrong_kernel_is_told_from_a_right_one(project):
+    text = KERNELS + '\nwrong_double = case("wrong_double", fused=wrong)\n'
+    project.path.joinpath("kernels.py").write_text(text)
+    matrix = MATRIX.replace("targets:", "  wrong_double: {path: kernels.py}\ntargets:")
+    project.path.joinpath("matrix.yaml").write_text(matrix)
+    result = benchmark(project, "--portkit-target", "interpreter")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*wrong_result*"])
+
+
+def test_a_broken_kernel_file_costs_only_itself(project):
+    project.path.joinpath("broken.py").write_text("import portkit\n\nimport no_such_module\n")
+    matrix = MATRIX.replace("targets:", "  broken: {path: broken.py}\ntargets:")
+    project.path.joinpath("matrix.yaml").write_text(matrix)
+    result = benchmark(project, "--portkit-target", "h200")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*broken.py:3: import failed: ModuleNotFoundError: No module named 'no_such_module'*"])
+
+
+def test_where_every_kernel_file_is_broken_each_is_named(project):
+    project.path.joinpath("kernels.py").write_text("x = 1\n")
+    result = benchmark(project, "--portkit-target", "h200")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*kernels.py: declares no kernel case*", "*remedy:*"])
+
+
+def test_a_reference_that_raises(project):
+    text = KERNELS.replace('case("double")', 'case("double", reference=no_reference)')
+    project.path.joinpath("kernels.py").write_text(text)
+    result = benchmark(project, "--portkit-target", "interpreter")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["reference_failed (reference): ValueError: not for this shape at */kernels.py:*"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--portkit-target", "h2000"], "*unknown target 'h2000'*"),
+        (["--portkit-tier", "quik"], "*quik*"),
+        (["--portkit-matrix", "none.yaml"], "*no matrix at none.yaml*"),
+        (["tests"], "*collects the matrix and nothing else*"),
+        (["--portkit-report", "matrix.yaml/reports"], "*matrix.yaml/reports*"),
+    ],
+)
+def test_bad_options_give_a_message_and_no_traceback(project, arguments, message):
+    project.path.joinpath("tests").mkdir()
+    result = benchmark(project, *arguments)
+    assert result.ret not in (0, 1)
+    text = "\n".join([*result.outlines, *result.errlines])
+    assert "Traceback" not in text
+    assert "INTERNALERROR" not in text
+    (result.stdout if message.strip("*") in "\n".join(result.outlines) else result.stderr).fnmatch_lines([message])
+
+
+def test_another_owner_of_the_option_is_named(project):
+    project.path.joinpath("conftest.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--benchmark', action='store_true')\n"
+    )
+    result = benchmark(project)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*another pytest plugin already owns the option --benchmark*", "*remedy:*"])
+    result.stderr.no_fnmatch_line("*Traceback*")
+
+
+def test_a_report_folder_without_write_permission(project):
+    project.path.joinpath("reports").write_text("a file where a folder must be")
+    result = benchmark(project, "--portkit-target", "h200")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*reports*", "*remedy:*"])
+
+
+def test_collect_only_runs_nothing(project):
+    result = benchmark(project, "--collect-only", "-q")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["matrix.yaml::double[[]h200-1000-float32-w4-compiled[]]"])
+    assert not list(project.path.glob("reports/local/*"))
