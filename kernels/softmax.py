@@ -4,8 +4,8 @@
 
 One program a row. A row of at most ``MAX_BLOCK`` elements stays in registers: one read,
 one write. A longer row is walked twice in chunks: the first pass keeps a running
-maximum and a running sum that is rescaled whenever the maximum grows, the second
-writes. In between the row is mostly still in cache.
+maximum and a running sum that is rescaled whenever the maximum grows, the second, from
+the row's end, writes. In between much of the row is still in cache.
 
 Work of one call, N = rows × columns, s = bytes per element:
     fused    x read, y written: 2 N s. The second read of a long row is the
@@ -65,7 +65,10 @@ def _softmax_long(x_ptr, y_ptr, x_stride, columns, CHUNK: tl.constexpr):
         total = total * tl.exp(maximum - _finite(grown)) + tl.sum(tl.exp(x - _finite(grown)), axis=0)
         maximum = grown
     shift = _finite(maximum)
-    for start in range(0, columns, CHUNK):
+    # Backwards: the chunks read last are the likeliest to be in cache still.
+    last = (tl.cdiv(columns, CHUNK) - 1) * CHUNK
+    for done in range(0, columns, CHUNK):
+        start = last - done
         mask = lanes < columns - start
         x = tl.load(x_row + start + lanes, mask=mask, other=-float("inf")).to(tl.float32)
         y = tl.exp(x - shift) / total
