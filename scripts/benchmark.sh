@@ -21,9 +21,9 @@ if [[ -z $report ]]; then
     exit $((status == 0 ? 1 : status))
 fi
 table=${report%.jsonl}.md
-"$bin/portkit" merge "$report" -o "$table"
 echo
-cat "$table"
+"$bin/portkit" merge "$report"
+"$bin/portkit" merge "$report" -o "$table" 2>/dev/null
 cat <<END
 
 report:     $report

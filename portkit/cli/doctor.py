@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -15,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-from tabulate import tabulate
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 PYTORCH_PAGE = "https://pytorch.org/get-started/locally/"
 OLDEST_TRITON = (3, 5)
 
 OK, GAP, BLOCKED = "ok", "gap", "blocked"
+_COLOURS = {OK: "green", GAP: "yellow", BLOCKED: "red"}
 
 
 @dataclass(frozen=True)
@@ -101,21 +103,20 @@ def evidence(facts: Facts) -> tuple[str, ...]:
 
 
 def _print_table(checks: Sequence[Check], possible: bool, kinds: Sequence[str]) -> None:
-    # Colours come from click, which leaves them out where the output is no terminal.
-    rows = [(_coloured(each.state), each.name, each.found) for each in checks]
-    click.echo(tabulate(rows, headers=("", "what", "found"), maxcolwidths=[None, None, 80]))
-    gaps = [each for each in checks if each.remedy]
-    if gaps:
-        click.echo("\nRemedies")
-        for each in gaps:
-            click.echo(f"  {each.name}: {each.remedy}")
-    rows_text = ", ".join(kinds) if possible else "none"
-    click.echo(f"\nRows that a run on this host can have: {rows_text}")
-
-
-def _coloured(state: str) -> str:
-    colours = {OK: "green", GAP: "yellow", BLOCKED: "red"}
-    return state if os.environ.get("NO_COLOR") else click.style(state, fg=colours[state])
+    """Coloured on a terminal only, and not where NO_COLOR is set: rich sees to both."""
+    console = Console(highlight=False, markup=False)
+    table = Table("", "what", "found", box=None, pad_edge=False)
+    for each in checks:
+        table.add_row(Text(each.state, style=_COLOURS[each.state]), each.name, each.found)
+    console.print(table)
+    remedies = Table(box=None, show_header=False, pad_edge=False)
+    for each in checks:
+        if each.remedy:
+            remedies.add_row(f"  {each.name}:", each.remedy)
+    if remedies.row_count:
+        console.print("\nRemedies")
+        console.print(remedies)
+    console.print(f"\nRows that a run on this host can have: {', '.join(kinds) if possible else 'none'}")
 
 
 # --------------------------------------------------------------------------
