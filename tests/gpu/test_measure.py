@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +71,15 @@ def test_out_of_device_memory_is_said(target):
     result = measure("sum_abs", target, shape=(total // 4,))
     assert result.outcome.status is Status.LAUNCH_ERROR
     assert result.outcome.message.startswith("out of device memory at")
+
+
+def test_device_fault_fills_a_result(target):
+    file = Path(__file__).parent / "cases" / "wild_store.py"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(file), target.name], env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.startswith("device_fault run "), done.stdout + done.stderr
 
 
 def test_more_warps_than_a_block_holds_cost_their_cell_only(target):

@@ -77,6 +77,13 @@ def test_planted_fault_is_found(faulty_results, name):
     assert words in outcome["message"]
 
 
+def test_the_documented_case_runs(interpret, tmp_path):
+    text = (ROOT / "docs" / "kernels.md").read_text()
+    file = tmp_path / "scale_add.py"
+    file.write_text(text.split("```python\n")[1].split("```")[0])
+    assert [r["outcome"]["status"] for r in interpret((file, "scale_add"))] == ["passed", "passed"]
+
+
 def test_a_process_without_the_interpreter_is_refused(monkeypatch):
     from portkit.run.interpret import interpret_cell
 

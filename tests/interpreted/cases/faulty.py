@@ -1,7 +1,5 @@
 """Row sums with planted faults, each a case of its own."""
 
-# ruff: noqa: N803, PLR0917
-
 import torch
 import triton
 import triton.language as tl
