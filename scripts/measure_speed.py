@@ -20,11 +20,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psutil
 from tabulate import tabulate
+
+from portkit.model import End, Header, Record
+from portkit.store.journal import read_report
+from portkit.store.schema import encode
 
 ROOT = Path(__file__).resolve().parent.parent
 GIB = 2**30
@@ -123,12 +127,15 @@ def memory(process: psutil.Process) -> int:
 
 
 def copies(reports: Path, folder: Path) -> list[str]:
-    """Ten reports with run ids of their own, made from the last one."""
-    newest = max(reports.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+    """Ten reports with run ids of their own, made from the newest."""
+    report = read_report(max(reports.glob("*.jsonl"), key=lambda path: path.stat().st_mtime))
+    if report.end is None:
+        sys.exit(f"the report is not whole: {report.partial}")
+    values: list[Header | Record | End] = [report.header, *report.records, report.end]
     made = []
     for number in range(REPORTS):
-        path = folder / f"{newest.stem}-{number}.jsonl"
-        path.write_text(newest.read_text(encoding="utf-8").replace(newest.stem, path.stem), encoding="utf-8")
+        path = folder / f"{report.header.run_id}-{number}.jsonl"
+        path.write_bytes(b"".join(encode(replace(value, run_id=path.stem)) for value in values))
         made.append(str(path))
     return made
 
