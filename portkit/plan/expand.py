@@ -81,7 +81,7 @@ class _Kernel:
     tiers: Mapping[str, _Grid]
 
 
-def expand(  # noqa: PLR0913 - each is a part of the question
+def expand(
     matrix: Matrix,
     declarations: Mapping[str, CaseDeclaration],
     known_targets: Collection[str],

@@ -7,7 +7,8 @@ only listens, and the launch goes on.
 
 Hooks used, all in this file: ``CompiledKernel._init_handles`` (never raises
 OutOfResources, so that later launches are seen: limits are recorded) and
-``triton.compiler.compile`` (time of each build, and the last one before a crash).
+``CompiledKernel.run`` (launches on a device), ``triton.compiler.compile`` (time of each
+build, and the last one before a crash).
 """
 
 from __future__ import annotations
@@ -128,21 +129,19 @@ def capture(recorder: Recorder, answers: Answers) -> None:
 def observe(target: Target) -> Iterator[Recorder]:
     """Record the launches that really happen on the device of this host."""
     recorder = Recorder(target)
-    original, compile_original = CompiledKernel._init_handles, triton.compiler.compile
+    run, build = CompiledKernel.run, triton.compiler.compile
 
-    def init_handles(kernel: Any) -> None:
-        fresh = kernel.module is None
-        original(kernel)
-        if fresh:
-            kernel._run = _launcher(recorder, kernel, kernel._run)
+    def observed_run(kernel: Any) -> Callable[..., Any]:
+        return _launcher(recorder, kernel, run.fget(kernel))
 
-    CompiledKernel._init_handles = init_handles
+    # The class's property and not a kernel's own launcher: loaded kernels are seen
+    # too, and nothing stays behind to slow the launches that are timed.
+    CompiledKernel.run = property(observed_run)
     _hook_compiler(recorder)
     try:
         yield recorder
     finally:
-        CompiledKernel._init_handles = original
-        triton.compiler.compile = compile_original
+        CompiledKernel.run, triton.compiler.compile = run, build
         triton.knobs.compilation.listener = None
 
 

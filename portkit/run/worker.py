@@ -58,7 +58,7 @@ def _builder(job: Job, connection: Connection) -> RunCell:
 
 def _interpreter(job: Job, connection: Connection) -> RunCell:
     case = load_case(job.source)
-    return lambda cell: interpret_cell(case, cell)
+    return lambda cell: interpret_cell(case, cell, seed=job.seed)
 
 
 def _device(job: Job, connection: Connection) -> RunCell:
@@ -66,7 +66,7 @@ def _device(job: Job, connection: Connection) -> RunCell:
     if job.device_index is not None:  # before CUDA or HIP is initialised in this process
         os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["HIP_VISIBLE_DEVICES"] = str(job.device_index)
     case = load_case(job.source)
-    return lambda cell: measure_cell(case, cell, target, observe=lambda: observe(target))
+    return lambda cell: measure_cell(case, cell, target, observe=lambda: observe(target), seed=job.seed)
 
 
 def _target(job: Job) -> Target:

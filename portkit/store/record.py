@@ -15,7 +15,7 @@ def env_key(host: Host) -> str:
     return digest([host.torch, host.triton, host.driver, host.toolkit, dict(host.settings)])
 
 
-def make_record(  # noqa: PLR0913  # all but two by keyword
+def make_record(  # all but two by keyword
     result: CellResult,
     planned: PlannedCell,
     *,
