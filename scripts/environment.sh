@@ -58,11 +58,17 @@ refuse_wrong_torch() {
     fi
 }
 
-# --system-site-packages shows the packages of the base interpreter, not those of a
-# virtual environment that it is asked from; containers keep torch in either.
+# --system-site-packages shows the packages of the base interpreter. Where torch is in
+# a virtual environment, as some containers have it, a path file shows those of that.
 share_packages() {
-    local python=$1
-    "$python" -m venv --system-site-packages "$venv"
+    local python=$1 options=()
+    if "$python" - <<'PY'; then options=(--system-site-packages); fi
+import pathlib, sys
+config = pathlib.Path(sys.prefix, "pyvenv.cfg")
+alone = config.is_file() and "include-system-site-packages = true" not in config.read_text()
+sys.exit(alone)
+PY
+    "$python" -m venv "${options[@]}" "$venv"
     "$python" - "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" <<'PY'
 import pathlib, sys, sysconfig
 if sys.prefix != sys.base_prefix:

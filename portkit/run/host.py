@@ -122,9 +122,9 @@ def _version(module: ModuleType | None) -> str | None:
 
 
 def _backends() -> tuple[str, ...]:
-    from triton.backends import backends  # noqa: PLC0415 (only where Triton is)
-
-    return tuple(sorted(backends))
+    """Names of the backends that this Triton has; none where it cannot say."""
+    module = _module("triton.backends")
+    return tuple(sorted(module.backends)) if module else ()
 
 
 def _toolkit(torch: Any) -> str | None:
