@@ -26,7 +26,7 @@ def properties(target: Target) -> dict[str, Any]:
     arch = target.architecture
     major, minor = divmod(int(arch.name.removeprefix("sm_")), 10)
     return {
-        "name": f"NVIDIA {target.title}",
+        "name": target.title,
         "major": major,
         "minor": minor,
         "warp_size": arch.wave_size,

@@ -40,7 +40,7 @@ def properties(target: Target) -> dict[str, Any]:
     arch = target.architecture
     major, minor = capability(arch)
     return {
-        "name": f"AMD {target.title}",
+        "name": target.title,
         "gcnArchName": arch.name,
         "major": major,
         "minor": minor,
