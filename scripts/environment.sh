@@ -79,11 +79,13 @@ PY
 
 pip_install() { "$venv/bin/python" -m pip install --quiet --constraint "$1" "${@:2}"; }
 
-# Names torch and Triton nowhere, so that pip can't lay another build over them.
+# Names torch and Triton nowhere, so that pip can't lay another build over them. What
+# portkit needs itself goes into the environment even where the interpreter has it:
+# otherwise the tools would lack their commands there.
 install_beside_torch() {
     local pins=$venv/constraints.txt
     grep -v -E '^(torch|triton|numpy)==' constraints.txt >"$pins"
-    pip_install "$pins" --editable '.[test,lint]'
+    pip_install "$pins" --ignore-installed --editable '.[test,lint]'
     pip_install "$pins" --no-deps liger-kernel
     finds triton || pip_install constraints.txt --no-deps triton
     finds numpy || pip_install constraints.txt numpy
