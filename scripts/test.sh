@@ -4,8 +4,8 @@ set -uo pipefail
 
 cd "$(dirname "$0")/.." || exit 1
 venv=${1:?usage: test.sh VENV [options]}
-status=0
-scripts/lint.sh "$venv" || status=1
-"$venv/bin/python" -m pytest "${@:2}" || status=$?
-((status == 0)) || echo "failed: see above" >&2
-exit "$status"
+lint=0 tests=0
+scripts/lint.sh "$venv" || lint=1
+"$venv/bin/python" -m pytest "${@:2}" || tests=$?
+((lint == 0)) || echo "style, types or import rules failed: see above the tests" >&2
+exit $((tests != 0 ? tests : lint))
