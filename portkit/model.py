@@ -152,6 +152,34 @@ class Work:
 
 Shape = tuple[int, ...]
 
+FAMILIES: Mapping[str, str] = {
+    "large": "values times 2^40; 2^6 in float16, 2^2 in fp8",
+    "tiny": "values times 2^-40; 2^-10 in float16, 2^-4 in fp8",
+    "denormal": "values below the dtype's smallest normal number",
+    "constant": "one value a row",
+    "ties": "values rounded to halves, so that many are equal",
+    "zeros": "a third of the values +0, a third -0",
+    "nan": "one NaN, in the first row",
+    "inf": "one +Inf in the first row, one -Inf in the second",
+    "tail": "the last axis one shorter",
+    "strided": "rows that lie apart in memory; only for a case's ``strided_inputs``",
+}
+"""Input families beside the case's own ``inputs``: name → what they change in its floating-point inputs."""
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """How an output of codes, indices or flags is judged.
+
+    It must equal the reference, except within ``band`` of a tie, where rounding may
+    decide either way. ``margin(**inputs)``, called with float64 inputs, says how far
+    each element is from a tie: a relative distance, of the output's shape.
+    """
+
+    margin: Callable[..., Any] | None = None  # None: the definition is exact, and so must the output be
+    band: float | None = None  # relative; None: the rounding of float32 over the case's reduction length
+    step: int | None = 1  # most difference within the band, in codes; None: any value
+
 
 @dataclass(frozen=True)
 class KernelCase:
@@ -182,6 +210,13 @@ class KernelCase:
     limits: Mapping[str, float] = field(default_factory=dict)  # dtype → relative error limit, if special
     allow_tf32: bool = False  # may float32 products use tf32 or xf32?
     interpreter_gaps: Mapping[str, str] = field(default_factory=dict)  # dtype → why it is no reference
+    differentiable: tuple[str, ...] | None = None  # inputs whose gradients are judged; None: all floating ones
+    deterministic: bool = False  # are runs alike bit by bit?
+    in_place: tuple[str, ...] = ()  # inputs that ``fused`` may write to
+    discrete: Mapping[int, Discrete] = field(default_factory=dict)  # position of an output → its rule, if not a float's
+    row_inputs: tuple[str, ...] = ()  # inputs whose first axis is that of independent rows, as every output's then is
+    strided_inputs: tuple[str, ...] = ()  # inputs of two axes or more whose rows may lie apart
+    family_gaps: Mapping[str, str] = field(default_factory=dict)  # input family → why it does not apply
 
 
 @dataclass(frozen=True)
@@ -506,6 +541,21 @@ class OutputError:
     limit: float
     rule: str  # how the limit came about, in words
     nonfinite_agree: bool  # same NaN and Inf pattern as the reference
+    band_share: float | None = None  # discrete outputs: share of elements so near a tie that either value is right
+
+
+@dataclass(frozen=True)
+class FamilyVerdict:
+    """What one input family showed, over all outputs.
+
+    ``nonfinite_agree`` of the families ``nan`` and ``inf`` is a finding of its own: it
+    does not enter the status, since platforms differ there.
+    """
+
+    status: Status
+    error: float | None  # of the output nearest to its limit; None where nothing finite was to compare
+    limit: float | None
+    nonfinite_agree: bool | None  # same NaN and Inf pattern as the reference; None where nothing ran
 
 
 @dataclass(frozen=True)
@@ -516,6 +566,13 @@ class Verdict:
     input_hash: str  # of the bits of all inputs
     output_hash: str  # of the bits of all fused outputs
     controls: Mapping[str, bool]  # negative control → whether the check refused it, as it must
+    repeatable: bool | None = None  # whether all runs gave the same bits; None: run once
+    runs: int = 1  # of the fused function on the same inputs
+    guards_intact: bool | None = None  # whether nothing was written beside a tensor; None: not watched
+    reference: str = "whole"  # what of the outputs was judged, and where the reference was made
+    families: Mapping[str, FamilyVerdict] = field(default_factory=dict)
+    families_shape: Shape | None = None  # that the families ran on
+    sanitizer: str | None = None  # tools that watched and what they saw; None: not asked for
 
 
 @dataclass(frozen=True)
@@ -645,6 +702,17 @@ class Header:
     host: Host
     targets: tuple[str, ...] = ()  # in the plan's order, which tables keep
     schema: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Line where a run goes on after it was cut short, perhaps on another device."""
+
+    run_id: str
+    started: str  # ISO 8601, UTC
+    host_id: str
+    devices: tuple[Device, ...]
+    repeated: int  # cells with a record that run again, for our side's or the host's reasons
 
 
 @dataclass(frozen=True)

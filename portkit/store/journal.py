@@ -2,9 +2,12 @@
 
 ``<folder>/<run id>.jsonl`` holds a header, one line a record and an ``end`` line. Each
 record is flushed to the disk before the next cell begins, so a killed run keeps what it
-finished. ``<folder>/<run id>.blobs/`` beside it holds what is too large for a line, by
-content: ``ab/ab3f…``. It is one folder a run, so that a report can be copied or deleted
-together with all it refers to.
+finished. A run that was cut short goes on in the same file after a ``resume`` line;
+where a cell is run again after it, the newest record counts.
+
+``<folder>/<run id>.blobs/`` beside it holds what is too large for a line, by content:
+``ab/ab3f…``. It is one folder a run, so that a report can be copied or deleted together
+with all it refers to.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import collections
 import datetime
 import errno
+import fcntl
 import hashlib
 import os
 import secrets
@@ -22,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from portkit.errors import ReportError
-from portkit.model import End, Header, Record
+from portkit.model import End, Header, Record, Resume
 from portkit.store import schema
 from portkit.store.fit import encode_fitting
 
@@ -38,16 +42,14 @@ def utc_now() -> str:
 
 
 class Journal:
-    """A report that is being written. Not for several threads at once."""
+    """A report that is being written, by one process at a time. Not for several threads at once."""
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, header: Header, file: int) -> None:
         self.path = path
         self.header = header
-        self._counts: collections.Counter[str] = collections.Counter()
-        self._seen: set[tuple[str, str]] = set()
-        with _as_report_error(path):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-            self._file: int | None = os.open(path, flags, 0o644)
+        self._file: int | None = file
+        self._statuses: dict[Identity, str] = {}  # of the record that counts
+        self._seen: set[Identity] = set()  # since the header or the last resume line
 
     @classmethod
     def create(cls, folder: Path, header: Header) -> Journal:
@@ -60,11 +62,40 @@ class Journal:
         Raises:
             ReportError: the folder can't be written, or the report is there already.
         """
+        path = folder / f"{header.run_id}.jsonl"
         with _as_report_error(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        journal = cls(folder / f"{header.run_id}.jsonl", header)
-        journal._write(schema.encode(header))
-        return journal
+        with _as_report_error(path):
+            _create_whole(path, schema.encode(header))
+            return cls(path, header, _open_locked(path))
+
+    @classmethod
+    def reopen(cls, path: Path) -> tuple[Journal, Report]:
+        """Take hold of a report whose run may go on, and read it; nothing is written yet.
+
+        Raises:
+            ReportError: the report can't be read or written, or its run still goes on.
+        """
+        with _as_report_error(path):
+            file = _open_locked(path)
+        try:
+            report = read_report(path)
+        except ReportError:
+            os.close(file)
+            raise
+        return cls(path, report.header, file), report
+
+    def go_on(self, report: Report, resume: Resume) -> None:
+        """Write the ``resume`` line; half a line of a killed run before it is removed.
+
+        Args:
+            report: as :meth:`reopen` read it.
+            resume: what is known of the going on.
+        """
+        self._statuses = {_identity(record): record.outcome.status.value for record in report.records}
+        with _as_report_error(self.path):
+            self._mend()
+        self._write(schema.encode(resume))
 
     def append(self, record: Record) -> Record:
         """Write a record and wait until the disk has it.
@@ -77,7 +108,7 @@ class Journal:
             ReportError: the disk refused, the record is of another run or its cell was
                 written before. The report stays readable.
         """
-        identity = (record.keys.cell_key, record.evidence.value)
+        identity = _identity(record)
         label = record.cell.label(record.evidence)
         if record.run_id != self.header.run_id:
             raise ReportError(f"record {label} is of run {record.run_id}", place=str(self.path))
@@ -86,7 +117,7 @@ class Journal:
         kept, line = encode_fitting(record, self.store_blob)
         self._write(line)
         self._seen.add(identity)
-        self._counts[kept.outcome.status.value] += 1
+        self._statuses[identity] = kept.outcome.status.value
         return kept
 
     def store_blob(self, name: str, content: bytes) -> str:
@@ -113,7 +144,8 @@ class Journal:
         Args:
             exit_state: ``complete``, or ``interrupted`` where the run was cut short.
         """
-        end = End(self.header.run_id, sum(self._counts.values()), dict(self._counts), utc_now(), exit_state)
+        counts = collections.Counter(self._statuses.values())
+        end = End(self.header.run_id, len(self._statuses), dict(counts), utc_now(), exit_state)
         self._write(schema.encode(end))
         self.close()
         return end
@@ -136,8 +168,34 @@ class Journal:
                     rest = rest[os.write(self._file, rest) :]
                 os.fsync(self._file)
             except OSError:
-                os.ftruncate(self._file, good)  # half a line would spoil the next one
+                self._forget_after(good)
                 raise
+
+    def _forget_after(self, size: int) -> None:
+        """Cut half a line off; where even that fails, write no further: it would spoil the next line."""
+        assert self._file is not None
+        try:
+            os.ftruncate(self._file, size)
+        except OSError:
+            self.close()
+
+    def _mend(self) -> None:
+        """Cut off half a last line, or end a line that lost its newline alone."""
+        assert self._file is not None
+        content = self.path.read_bytes()
+        unfinished = content[content.rfind(b"\n") + 1 :]
+        if _is_whole(unfinished):
+            os.write(self._file, b"\n")
+        else:
+            os.ftruncate(self._file, len(content) - len(unfinished))
+
+
+Identity = tuple[str, str]
+"""Cell key and evidence: what is unique in a run."""
+
+
+def _identity(record: Record) -> Identity:
+    return record.keys.cell_key, record.evidence.value
 
 
 @dataclass(frozen=True)
@@ -146,9 +204,11 @@ class Report:
 
     path: str
     header: Header
-    records: tuple[Record, ...]
+    records: tuple[Record, ...]  # of each cell and evidence the newest
     end: End | None
     partial: str | None  # why it is not whole; None when it is
+    resumes: tuple[Resume, ...] = ()
+    sums: tuple[str, ...] = ()  # checksums of all lines after the header, in order
 
 
 def read_report(path: Path) -> Report:
@@ -210,52 +270,76 @@ def _assemble(path: Path, lines: list[bytes], *, cut_off: bool) -> Report:
     version = schema.check_version(body, place)
     header = schema.decode(kind, body, version, place)
     assert isinstance(header, Header)
-    records: dict[int, Record] = {}
-    end: End | None = None
+    reading = _Reading(path, header)
     for number, line in enumerate(lines[1:], start=2):
         place = f"{path}:{number}"
-        if end is not None:
-            raise ReportError("a line after the end line", place=place, remedy="merge two runs with `portkit merge`")
         kind, body = schema.parse(line, place)
-        value = schema.decode(kind, body, version, place)
+        reading.take(schema.decode(kind, body, version, place), number)
+        reading.sums.append(body["sum"])
+    records = tuple(reading.latest.values())
+    partial = _why_partial(header, len(records), reading.end, cut_off=cut_off)
+    return Report(str(path), header, records, reading.end, partial, tuple(reading.resumes), tuple(reading.sums))
+
+
+class _Reading:
+    """A report's lines so far."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self.path = path
+        self.header = header
+        self.latest: dict[Identity, Record] = {}
+        self.resumes: list[Resume] = []
+        self.end: End | None = None
+        self.sums: list[str] = []
+        self._lines: dict[Identity, int] = {}  # since the header or the last resume line
+
+    def take(self, value: schema.Value, number: int) -> None:
+        """Add a line.
+
+        Raises:
+            ReportError: it can't stand there.
+        """
         if isinstance(value, Header):
-            raise ReportError("a second header", place=place, remedy="merge two runs with `portkit merge`")
-        if value.run_id != header.run_id:
-            raise ReportError(f"a line of another run, {value.run_id}", place=place)
+            raise ReportError("a second header", place=self._place(number), remedy=_REMEDY_TWO_RUNS)
+        if value.run_id != self.header.run_id:
+            raise ReportError(f"a line of another run, {value.run_id}", place=self._place(number))
+        if isinstance(value, Resume):
+            self.resumes.append(value)
+            self.end = None
+            self._lines.clear()
+            return
+        if self.end is not None:
+            raise ReportError("a line after the end line", place=self._place(number), remedy=_REMEDY_TWO_RUNS)
         if isinstance(value, Record):
-            records[number] = value
+            self._take_record(value, number)
         else:
-            end = value
-    if end is not None and cut_off:
-        raise ReportError("half a line after the end line", place=f"{path}:{len(lines) + 1}", remedy="delete it")
-    _check_identities(path, records)
-    kept = tuple(records.values())
-    _check_end(path, kept, end)
-    return Report(str(path), header, kept, end, _why_partial(header, len(kept), end, cut_off=cut_off))
+            self._take_end(value)
 
-
-def _check_identities(path: Path, records: dict[int, Record]) -> None:
-    first: dict[tuple[str, str], int] = {}
-    for number, record in records.items():
-        earlier = first.setdefault((record.keys.cell_key, record.evidence), number)
+    def _take_record(self, record: Record, number: int) -> None:
+        earlier = self._lines.setdefault(_identity(record), number)
         if earlier != number:
             raise ReportError(
                 f"the cell of line {earlier} again: {record.cell.label(record.evidence)}",
-                place=f"{path}:{number}",
+                place=self._place(number),
                 remedy="delete the report and run it again; a run writes each cell once",
             )
+        self.latest[_identity(record)] = record
+
+    def _take_end(self, end: End) -> None:
+        counts = collections.Counter(record.outcome.status.value for record in self.latest.values())
+        if (end.records, dict(end.counts)) != (len(self.latest), dict(counts)):
+            raise ReportError(
+                f"the end line counts {end.records} records, {len(self.latest)} are here: lines were removed or added",
+                place=str(self.path),
+                remedy="take the report from its host again",
+            )
+        self.end = end
+
+    def _place(self, number: int) -> str:
+        return f"{self.path}:{number}"
 
 
-def _check_end(path: Path, records: tuple[Record, ...], end: End | None) -> None:
-    if end is None:
-        return
-    counts = collections.Counter(record.outcome.status.value for record in records)
-    if (end.records, dict(end.counts)) != (len(records), dict(counts)):
-        raise ReportError(
-            f"the end line counts {end.records} records, {len(records)} are here: lines were removed or added",
-            place=str(path),
-            remedy="take the report from its host again",
-        )
+_REMEDY_TWO_RUNS = "merge two runs with `portkit merge`"
 
 
 def _why_partial(header: Header, records: int, end: End | None, *, cut_off: bool) -> str | None:
@@ -271,14 +355,60 @@ def _why_partial(header: Header, records: int, end: End | None, *, cut_off: bool
 
 def _write_whole(path: Path, content: bytes) -> None:
     """Write under another name first: a killed run leaves no half blob under a full address."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    with _scratch(path, content) as temporary:
+        temporary.replace(path)
+
+
+def _create_whole(path: Path, content: bytes) -> None:
+    """Create a file that is never there without its content, and never over another."""
+    with _scratch(path, content) as temporary:
+        temporary.chmod(0o644)
+        try:
+            path.hardlink_to(temporary)
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+            temporary.replace(path)
+
+
+_NO_HARD_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+@contextmanager
+def _scratch(path: Path, content: bytes) -> Iterator[Path]:
+    """A file beside ``path`` that holds the content on the disk, removed afterwards."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        Path(temporary).replace(path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+            file.flush()
+            os.fsync(file.fileno())
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _open_locked(path: Path) -> int:
+    """Open a report to append, for this process alone; the lock goes when the process does.
+
+    Raises:
+        ReportError: another process writes it.
+    """
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise ReportError(
+            "the run still goes on: another process writes this report",
+            place=str(path),
+            remedy="wait for its end, or stop it",
+        ) from None
+    except OSError:  # a file system without locks
+        return file
+    return file
 
 
 _REMEDIES = {

@@ -81,9 +81,9 @@ def _without_copies(reports: Iterable[Report]) -> list[Report]:
 
 def _longer(one: Report, other: Report) -> Report:
     """The fuller of two reports of one run, of which one must begin the other."""
-    short, long = sorted((one, other), key=lambda report: (len(report.records), report.end is not None))
-    begins = long.records[: len(short.records)] == short.records
-    if short.header != long.header or not begins or (short.end is not None and short.end != long.end):
+    short, long = sorted((one, other), key=lambda report: len(report.sums))
+    begins = long.sums[: len(short.sums)] == short.sums
+    if short.header != long.header or not begins:
         raise ReportError(
             f"two different reports of one run, {one.header.run_id}",
             place=f"{short.path} and {long.path}",

@@ -1,7 +1,7 @@
 """The layout of a report's lines, and its version.
 
-A report is JSON lines. Each line is one object: ``kind`` (``header``, ``record`` or
-``end``), the fields of the value of that name in :mod:`portkit.model`, and ``sum``.
+A report is JSON lines. Each line is one object: ``kind`` (``header``, ``record``,
+``resume`` or ``end``), the fields of the value of that name in :mod:`portkit.model`, and ``sum``.
 
 ``sum`` is the first 12 hexadecimal digits of sha256 over the kind, a space and the
 canonical JSON of the other fields: keys sorted, no spaces. It finds damage and edits by
@@ -24,12 +24,17 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from portkit.errors import ReportError
-from portkit.model import SCHEMA_VERSION, End, Header, Record
+from portkit.model import SCHEMA_VERSION, End, Header, Record, Resume
 
-Value = Header | Record | End
+Value = Header | Record | Resume | End
 Body = dict[str, Any]
 
-KINDS: Final[Mapping[str, type[Value]]] = {"header": Header, "record": Record, "end": End}
+KINDS: Final[Mapping[str, type[Value]]] = {
+    "header": Header,
+    "record": Record,
+    "resume": Resume,
+    "end": End,
+}
 
 UPGRADES: dict[int, Callable[[str, Body], Body]] = {}
 """Version → function of (kind, fields) that gives the fields of the next version."""
@@ -68,7 +73,7 @@ def parse(line: bytes, place: str) -> tuple[str, Body]:
         raise ReportError(f"not a line of a report: {error}", place=place, remedy=_REMEDY_DAMAGED) from None
     if not isinstance(body, dict) or body.get("kind") not in KINDS:
         raise ReportError(
-            "not a line of a portkit report: it has no kind header, record or end",
+            "not a line of a portkit report: it has no kind header, record, resume or end",
             place=place,
             remedy="name a report that `pytest --benchmark` wrote",
         )

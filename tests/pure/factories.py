@@ -23,6 +23,7 @@ from portkit.model import (
     PlannedCell,
     Record,
     Resources,
+    Resume,
     Status,
     Timing,
     Verdict,
@@ -64,6 +65,11 @@ def header(**changes: Any) -> Header:
         host=host(),
         targets=("h200", "mi300x", "a100", "rx7900xtx"),
     )
+    return dataclasses.replace(given, **changes)
+
+
+def resume(**changes: Any) -> Resume:
+    given = Resume(RUN_ID, "2026-01-03T03:04:05+00:00", host().host_id, host().devices, repeated=0)
     return dataclasses.replace(given, **changes)
 
 

@@ -5,7 +5,7 @@ import os
 import resource
 
 import pytest
-from factories import cell, header, record
+from factories import cell, header, record, resume
 
 from portkit.errors import ReportError
 from portkit.store import schema
@@ -14,6 +14,7 @@ from portkit.store.merge import merge
 
 HEADER = schema.encode(header())
 RECORD = schema.encode(record())
+RESUME = schema.encode(resume())
 
 
 def ending(records: int) -> bytes:
@@ -38,7 +39,9 @@ BAD = {
     "a damaged line in the middle": (HEADER + RECORD[:50] + b"\n" + RECORD, ":2", "not a line of a report"),
     "an edited line": (HEADER + RECORD.replace(b"softmax", b"softmix"), ":2", "the checksum is wrong"),
     "a line after the end": (HEADER + ending(0) + RECORD, ":3", "a line after the end line"),
-    "half a line after the end": (HEADER + ending(0) + RECORD[:9], ":3", "half a line after the end"),
+    "a line after the end of a resumed run": (HEADER + ending(0) + RESUME + ending(0) + RECORD, ":5", "after the end"),
+    "a cell twice after the resumption": (HEADER + RECORD + RESUME + RECORD + RECORD, ":5", "the cell of line 4 again"),
+    "a resumption without header": (RESUME, ":1", "begins with a line of kind resume"),
     "a removed line": (HEADER + ending(1), "", "counts 1 records, 0 are here"),
     "another run's line": (HEADER + schema.encode(record(run=header(run_id="other"))), ":2", "of another run, other"),
 }
@@ -92,6 +95,15 @@ def test_no_write_permission(tmp_path):
     folder.mkdir(mode=0o555)
     with without_root(), pytest.raises(ReportError, match=r"Permission denied\n.*that you may write"):
         Journal.create(folder, header())
+
+
+def test_a_report_that_is_being_written_is_not_resumed(tmp_path):
+    journal = Journal.create(tmp_path, header())
+    with pytest.raises(ReportError, match="still goes on"):
+        Journal.reopen(journal.path)
+    journal.close()
+    reopened, _ = Journal.reopen(journal.path)
+    reopened.close()
 
 
 def test_a_record_twice_or_of_another_run(tmp_path):
