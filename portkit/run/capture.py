@@ -44,11 +44,18 @@ class Recorder:
         target: the GPU that kernels are built for.
         on_compile: told the kernel's name before each build, so that a
             compiler that takes the process down is known by name.
+        on_compiled: told when the compiler has come back, whatever it brought.
     """
 
-    def __init__(self, target: Target, on_compile: Callable[[str], None] = lambda name: None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        on_compile: Callable[[str], None] = lambda name: None,
+        on_compiled: Callable[[], None] = lambda: None,
+    ) -> None:
         self.target = target
         self.on_compile = on_compile
+        self.on_compiled = on_compiled
         self._launches: list[tuple[Launch, str]] = []
         self.trial = False  # inside an autotuner's benchmark
         self.compile_seconds: dict[str, float] = {}  # cache hash → seconds, absent for cache hits
@@ -96,7 +103,10 @@ class Recorder:
         def compile(src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
             self.on_compile(getattr(src, "name", "kernel"))
             start = time.perf_counter()
-            kernel = original(src, target=target, options=options, **rest)
+            try:
+                kernel = original(src, target=target, options=options, **rest)
+            finally:
+                self.on_compiled()
             if kernel.hash not in self._hits:
                 self.compile_seconds[kernel.hash] = time.perf_counter() - start
             return kernel
@@ -126,9 +136,13 @@ def capture(recorder: Recorder, answers: Answers) -> None:
 
 
 @contextlib.contextmanager
-def observe(target: Target) -> Iterator[Recorder]:
+def observe(
+    target: Target,
+    on_compile: Callable[[str], None] = lambda name: None,
+    on_compiled: Callable[[], None] = lambda: None,
+) -> Iterator[Recorder]:
     """Record the launches that really happen on the device of this host."""
-    recorder = Recorder(target)
+    recorder = Recorder(target, on_compile, on_compiled)
     run, build = CompiledKernel.run, triton.compiler.compile
 
     def observed_run(kernel: Any) -> Callable[..., Any]:

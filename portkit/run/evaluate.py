@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from portkit.model import Build, Cell, Direction, KernelCase, Outcome, Stage, Status, Verdict
+from portkit.run import stages
 from portkit.run.classify import describe, failing_line
 from portkit.run.inputs import InputMaker, hash_tensors
 from portkit.run.reference import Outputs, as_outputs, float64_reference, unfused
@@ -109,6 +110,7 @@ def _settled(outputs: Outputs) -> Outputs:
 @contextlib.contextmanager
 def _stage(stage: Stage, status: Status, explain: Explain) -> Iterator[None]:
     try:
+        stages.enter(stage)
         yield
     except Exception as error:
         own = Outcome(status, stage, f"{describe(error)} at {failing_line(error)}")

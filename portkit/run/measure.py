@@ -15,6 +15,7 @@ import torch
 from triton.runtime.errors import OutOfResources
 
 from portkit.model import Cell, CellResult, Evidence, KernelCase, Outcome, Stage, Status, Target, Verdict
+from portkit.run import stages
 from portkit.run.classify import classify, describe
 from portkit.run.evaluate import Evaluation, Observe, Runner, StageFailed, evaluate
 from portkit.run.timing import FUSED, Samples, flush_size, sample, summarize
@@ -82,6 +83,7 @@ def device_failure(error: BaseException, stage: Stage) -> Outcome | None:
 def _timed(judged: CellResult, case: KernelCase, done: Evaluation, target: Target) -> CellResult:
     if done.outcome.status is not Status.PASSED:
         return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {done.outcome.status}"})
+    stages.enter(Stage.TIMING)
     try:
         samples = _samples(case, judged, done.inputs, target)
     except Exception as error:
