@@ -280,6 +280,7 @@ class Architecture:
     check: str  # what these numbers were checked against
     source: str
     doubts: tuple[str, ...] = ()  # where sources differ: each with the value used and the other
+    scalar_registers_per_simd: int | None = None  # AMD before gfx90a; None = not limiting
 
     @property
     def triton_backend(self) -> str:

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from portkit.model import Platform
 from portkit.targets.catalog import load_catalog
@@ -166,11 +167,14 @@ def test_waves_per_simd_equal_llvm(arch):
     signature = {"x": "*fp32", "y": "*fp32", "n": "i32"}
     sources = [ASTSource(row_softmax, signature, {"BLOCK": each * arch.wave_size}) for each in (4, 64)]
     target = GPUTarget("hip", arch.name, arch.wave_size)
+    if arch.name == "gfx906" and Version(triton.__version__) < Version("3.8"):
+        pytest.skip("Triton builds for gfx906 from 3.8 on")
     seen = set()
     for source in sources:
         assembly = triton.compile(source, target=target, options={"num_warps": 1}).asm["amdgcn"]
         registers = int(re.search(r"\.vgpr_count: *(\d+)", assembly)[1])
+        scalars = int(re.search(r"\.sgpr_count: *(\d+)", assembly)[1])
         waves = int(re.search(r"; Occupancy: (\d+)", assembly)[1])
-        assert waves_per_simd(arch, registers) == waves, registers
+        assert waves_per_simd(arch, registers, scalars) == waves, registers
         seen.add(waves)
     assert len(seen) > 1  # registers bind in one of them

@@ -113,6 +113,14 @@ def test_broken_limits_in_words(name, needs, texts):
         assert found.limiter == "; ".join(texts)
 
 
+@pytest.mark.parametrize(("scalars", "waves"), [(0, 40), (80, 40), (81, 32), (102, 28)])
+def test_scalar_registers_bind_on_gfx906_alone(scalars, waves):
+    """800 a SIMD in blocks of 16: 80 leave room for ten waves, 96 for eight, 112 for seven."""
+    needs = {"registers": 24, "shared_bytes": 0, "threads": 64, "scalar_registers": scalars}
+    assert occupancy(arch("gfx906"), **needs).waves_per_unit == waves
+    assert occupancy(arch("gfx942"), **needs).waves_per_unit == 32
+
+
 @pytest.mark.parametrize(
     "needs",
     [

@@ -26,8 +26,8 @@ def test_unknown_name(name, message, remedy):
 
 
 def test_a_device_of_an_architecture_without_limits():
-    with pytest.raises(CatalogError, match="gfx906"):
-        load_catalog().match_device(name="Radeon VII", architecture="gfx906", units=60, memory_bytes=None)
+    with pytest.raises(CatalogError, match="gfx908"):
+        load_catalog().match_device(name="Instinct MI100", architecture="gfx908", units=120, memory_bytes=None)
 
 
 @pytest.mark.parametrize(

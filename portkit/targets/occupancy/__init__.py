@@ -34,6 +34,7 @@ def occupancy(
     threads: int,
     barriers: int = 1,
     tensor_memory_columns: int = 0,
+    scalar_registers: int = 0,
 ) -> Occupancy:
     """Theoretical occupancy: resident waves ÷ most waves of a unit.
 
@@ -49,6 +50,7 @@ def occupancy(
         threads: threads of a block.
         barriers: named barriers of a block, NVIDIA.
         tensor_memory_columns: tensor-memory columns of a block, Blackwell.
+        scalar_registers: scalar registers of a wave, AMD ``.sgpr_count``.
 
     Returns:
         Occupancy with its limiter. A block that can't launch has 0 % and the limits
@@ -59,7 +61,7 @@ def occupancy(
     Raises:
         ValueError: a figure is negative or not a whole number, or there are no threads.
     """
-    block = Block(threads, registers, shared_bytes, barriers, tensor_memory_columns)
+    block = Block(threads, registers, shared_bytes, barriers, tensor_memory_columns, scalar_registers)
     counts: dict[str, int] = _RULES[arch.platform].blocks_by_resource(arch, block)
     broken = _broken(arch, block)
     counts |= {resource: 0 for resource, _ in broken}
@@ -81,6 +83,7 @@ def broken_limits(
     shared_bytes: int,
     registers: int,
     tensor_memory_columns: int = 0,
+    scalar_registers: int = 0,
 ) -> tuple[str, ...]:
     """Limits that keep a block from launching, each in words.
 
@@ -90,6 +93,7 @@ def broken_limits(
         shared_bytes: shared memory or LDS of a block, without the driver's part.
         registers: 32-bit registers per thread.
         tensor_memory_columns: tensor-memory columns of a block.
+        scalar_registers: scalar registers of a wave, AMD ``.sgpr_count``.
 
     Returns:
         Such as ``threads 2048 > 1024`` and ``shared memory 131072 B > 101376 B``;
@@ -98,7 +102,8 @@ def broken_limits(
     Raises:
         ValueError: a figure is negative or not a whole number, or there are no threads.
     """
-    block = Block(threads, registers, shared_bytes, tensor_memory_columns=tensor_memory_columns)
+    columns, scalars = tensor_memory_columns, scalar_registers
+    block = Block(threads, registers, shared_bytes, tensor_memory_columns=columns, scalar_registers=scalars)
     return tuple(text for _, text in _broken(arch, block))
 
 

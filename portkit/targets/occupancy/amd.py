@@ -10,13 +10,15 @@ resource       workgroups per unit
 waves          ``waves per unit // n``
 blocks         the limit of barriers; a workgroup of one wave needs none
 registers      ``waves per SIMD · SIMDs // n``, where waves per SIMD =
-               ``min(VGPRs per lane // roundup(VGPRs, granule), most)``
+               ``min(VGPRs per lane // roundup(VGPRs, granule), most)``, on gfx906 also
+               ``scalar registers per SIMD // roundup(SGPRs, 16)``
 shared memory  ``LDS per unit // roundup(LDS, granule)``
 ============== ====================================================================
 
 ``registers`` is the kernel's ``.vgpr_count``: on gfx90a and later it includes the
-accumulation registers, which share the file. Scalar registers set no limit: waves
-have a fixed share from gfx10 on, and 102 fit the eight waves of gfx90a to gfx950.
+accumulation registers, which share the file. Scalar registers set a limit on gfx906
+alone: waves have a fixed share from gfx10 on, and 102 fit the eight waves of gfx90a to
+gfx950.
 RDNA runs here as Triton builds for it, wave32 in WGP mode. What sources say of LDS
 and not alike is in each architecture's ``doubts``.
 """
@@ -27,12 +29,17 @@ from portkit.model import Architecture
 from portkit.targets.occupancy.block import BLOCKS, REGISTERS, SHARED_MEMORY, WAVES, Block, round_up
 
 
-def waves_per_simd(arch: Architecture, registers: int) -> int:
-    """Waves that the vector registers of a SIMD can hold, as LLVM's ``; Occupancy:`` line.
+SCALAR_GRANULE = 16
+"""Scalar registers are taken in blocks of so many (``getSGPRAllocGranule``, gfx8 and gfx9)."""
+
+
+def waves_per_simd(arch: Architecture, registers: int, scalar_registers: int = 0) -> int:
+    """Waves that the registers of a SIMD can hold, as LLVM's ``; Occupancy:`` line.
 
     Args:
         arch: an AMD architecture.
         registers: VGPRs per thread, ``.vgpr_count``; 0 counts as the smallest allocation.
+        scalar_registers: SGPRs per wave, ``.sgpr_count``; 0 sets no limit.
 
     Returns:
         Waves per SIMD; 0 where a thread has more registers than it may have.
@@ -40,7 +47,10 @@ def waves_per_simd(arch: Architecture, registers: int) -> int:
     if registers > arch.max_registers_per_thread:
         return 0
     allocated = round_up(max(registers, 1), arch.register_granule)
-    return min(arch.registers_per_simd_lane // allocated, arch.max_waves_per_simd)
+    waves = min(arch.registers_per_simd_lane // allocated, arch.max_waves_per_simd)
+    if arch.scalar_registers_per_simd and scalar_registers:
+        waves = min(waves, arch.scalar_registers_per_simd // round_up(scalar_registers, SCALAR_GRANULE))
+    return waves
 
 
 def blocks_by_resource(arch: Architecture, block: Block) -> dict[str, int]:
@@ -65,4 +75,4 @@ def broken_registers(arch: Architecture, block: Block) -> str | None:
 
 
 def _most_waves(arch: Architecture, block: Block) -> int:
-    return waves_per_simd(arch, block.registers) * arch.simds_per_unit
+    return waves_per_simd(arch, block.registers, block.scalar_registers) * arch.simds_per_unit

@@ -28,6 +28,7 @@ class Block:
     shared_bytes: int = 0
     barriers: int = 1  # named barriers, NVIDIA
     tensor_memory_columns: int = 0
+    scalar_registers: int = 0  # per wave, AMD
 
     def __post_init__(self) -> None:
         for each in fields(self):
