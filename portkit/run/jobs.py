@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from portkit.model import CaseSource, Cell, CellResult, Evidence, Target
+from portkit.model import CaseSource, Cell, CellResult, Evidence, Stage, Target
+from portkit.run.limits import CELL_SECONDS, STAGE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class Limits:
     """Bounds of a run."""
 
     workers: int  # processes at a time
-    cell_seconds: float = 180.0  # one cell, compilation included
+    cell_seconds: float = CELL_SECONDS  # one cell, all stages together
+    stage_seconds: Mapping[Stage, float] = field(default_factory=lambda: dict(STAGE_SECONDS))  # of compile: one kernel
+    memory_bytes: int | None = None  # resident memory of a worker that has no device; None: no limit
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,15 @@ class Request:
 class Started:
     """The worker takes up a cell."""
 
+    evidence: Evidence
     cell: Cell
+
+
+@dataclass(frozen=True)
+class Entered:
+    """The worker enters a stage of the cell."""
+
+    stage: Stage
 
 
 @dataclass(frozen=True)
@@ -64,5 +75,20 @@ class Finished:
 
 
 @dataclass(frozen=True)
+class Unusable:
+    """The worker can't go on, since its device no longer answers it: another must take over."""
+
+
+@dataclass(frozen=True)
 class AllDone:
     """The supervisor has answered a request in full."""
+
+
+class Watch(Protocol):
+    """Whoever shows how a run gets on."""
+
+    def started(self, evidence: Evidence, cell: Cell) -> None:
+        """A worker takes up a cell."""
+
+    def idle(self) -> None:
+        """Nothing has happened for about a second."""

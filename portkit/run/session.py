@@ -6,13 +6,16 @@ a process happens elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import socket
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any
 
@@ -29,10 +32,13 @@ from portkit.model import (
     Status,
     Target,
 )
-from portkit.run.jobs import AllDone, Chain, Finished, Job, Limits, Request
+from portkit.run.jobs import AllDone, Chain, Finished, Job, Limits, Request, Started, Watch
+from portkit.run.processes import MARK, describe_exit, end_processes
 from portkit.run.scrub import tail
 
-_MOST_RESTARTS = 3
+_MOST_IDLE_DEATHS = 3
+_IDLE_SECONDS = 1.0
+_STOP_SECONDS = 1.5  # for a supervisor to end by itself; Ctrl-C ends a run within five
 
 
 def chains_for(
@@ -72,30 +78,40 @@ class Session:
         """Start loading torch and Triton now, before the cells are known."""
         self._link(interpret=False)
 
-    def results(self, chains: Sequence[Chain]) -> Iterator[CellResult]:
-        """Every cell of the chains gets exactly one result, in the order of completion."""
+    def results(self, chains: Sequence[Chain], watch: Watch | None = None) -> Iterator[CellResult]:
+        """Every cell of the chains gets exactly one result, in the order of completion.
+
+        Args:
+            chains: the cells, as :func:`chains_for` groups them.
+            watch: told of cells that begin, and about once a second when nothing ends.
+        """
         early = [c for c in chains if c[0].evidence is not Evidence.MEASURED]
         late = [c for c in chains if c[0].evidence is Evidence.MEASURED]
-        yield from self._phase(early, self._limits)
-        yield from self._phase(late, Limits(1, self._limits.cell_seconds))
+        yield from self._phase(early, self._limits, watch)
+        yield from self._phase(late, replace(self._limits, workers=1), watch)
 
     def close(self) -> None:
-        """Stop all processes of the session."""
+        """Stop all processes of the session, their children included."""
+        for link in self._links.values():
+            link.hang_up()
         for link in self._links.values():
             link.close()
         self._links.clear()
 
-    def _phase(self, chains: Sequence[Chain], limits: Limits) -> Iterator[CellResult]:
+    def _phase(self, chains: Sequence[Chain], limits: Limits, watch: Watch | None) -> Iterator[CellResult]:
         by_kind: dict[bool, list[Chain]] = defaultdict(list)
         for chain in chains:
             by_kind[chain[0].evidence is Evidence.INTERPRETED].append(chain)
         active = []
         for interpret, group in by_kind.items():
             link = self._link(interpret=interpret)
-            link.ask(tuple(group), limits)
+            link.ask(tuple(group), limits, watch)
             active.append(link)
         while active:
-            for connection in wait([link.connection for link in active]):
+            ready = wait([link.connection for link in active], timeout=_IDLE_SECONDS)
+            if watch and not ready:
+                watch.idle()
+            for connection in ready:
                 link = next(x for x in active if x.connection is connection)
                 yield from link.receive()
                 if link.done:
@@ -107,22 +123,30 @@ class Session:
         return self._links[interpret]
 
 
+Key = tuple[Evidence, Cell]
+
+
 class _Link:
     """A supervisor process and the cells it still owes."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = dict(environment)
-        self._owed: dict[tuple[Evidence, Cell], Job] = {}
+        self._mark = secrets.token_hex(8)
+        self._environment = {**environment, MARK: self._mark}
+        self._chains: tuple[Chain, ...] = ()
+        self._owed: dict[Key, None] = {}
+        self._under_way: set[Key] = set()
+        self._deaths: Counter[Key] = Counter()  # of supervisors, while the cell was under way
         self._limits = Limits(1)
-        self._restarts = 0
+        self._watch: Watch | None = None
+        self._idle_deaths = 0  # in a row, of supervisors that came to no cell
         self.done = True
         self._start()
 
-    def ask(self, chains: tuple[Chain, ...], limits: Limits) -> None:
+    def ask(self, chains: tuple[Chain, ...], limits: Limits, watch: Watch | None) -> None:
         """Hand over chains; results come from ``receive``."""
-        self._limits, self.done = limits, False
-        self._owed = {(job.evidence, cell): job for chain in chains for job in chain for cell in job.cells}
-        self.connection.send(Request(chains, limits))
+        self._chains, self._limits, self._watch, self.done = chains, limits, watch, False
+        self._owed = dict.fromkeys((job.evidence, cell) for chain in chains for job in chain for cell in job.cells)
+        self._send()
 
     def receive(self) -> Iterator[CellResult]:
         """Results that are there; a supervisor that died is replaced, for what it still owes."""
@@ -131,22 +155,30 @@ class _Link:
         except (EOFError, OSError):
             yield from self._after_death()
             return
+        self._idle_deaths = 0
         match message:
+            case Started(evidence, cell):
+                self._under_way.add((evidence, cell))
+                if self._watch:
+                    self._watch.started(evidence, cell)
             case Finished(result):
-                if self._owed.pop((result.evidence, result.cell), None):
-                    self._restarts = 0
-                    yield result
+                yield from self._settle(result)
             case AllDone():
                 self.done = True
 
-    def close(self) -> None:
+    def hang_up(self) -> None:
         """Closing the connection is what tells the supervisor to stop."""
         self.connection.close()
+
+    def close(self) -> None:
+        """Wait for the supervisor a moment, then see to it that nothing is left of it."""
+        self.hang_up()
         try:
-            self._process.wait(timeout=5)
+            self._process.wait(timeout=_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        end_processes(self._mark)
         self._log.close()
 
     def _start(self) -> None:
@@ -164,27 +196,44 @@ class _Link:
         theirs.close()
         self.connection = Connection(ours.detach())
 
+    def _send(self) -> None:
+        """Ask for all that is owed; that the other end is gone shows when its answer is read."""
+        self._under_way.clear()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(Request(self._chains_owed(), self._limits))
+
+    def _settle(self, result: CellResult) -> Iterator[CellResult]:
+        key = (result.evidence, result.cell)
+        self._under_way.discard(key)
+        if key in self._owed:
+            del self._owed[key]
+            yield result
+
     def _after_death(self) -> Iterator[CellResult]:
         self._process.wait()
         self._log.seek(0)
-        message = f"the supervisor ended with {self._process.returncode}: {tail(self._log.read().decode(), 6)}"
+        message = f"the supervisor ended ({describe_exit(self._process.returncode)})"
+        if log := tail(self._log.read().decode(errors="replace"), 6):
+            message += f": {log}"
         self.close()
-        self._restarts += 1
-        if self._restarts <= _MOST_RESTARTS and self._owed:
+        self._deaths.update(self._under_way)
+        self._idle_deaths += not self._under_way
+        hopeless = list(self._owed) if self._idle_deaths > _MOST_IDLE_DEATHS else self._twice_fatal()
+        for evidence, cell in hopeless:
+            yield from self._settle(CellResult(cell, evidence, Outcome(Status.WORKER_LOST, Stage.RUN, message)))
+        if self._owed:
             self._start()
-            self.ask(self._chains_owed(), self._limits)
-            return
-        self.done = True
-        for evidence, cell in self._owed:
-            yield CellResult(cell, evidence, Outcome(Status.WORKER_LOST, Stage.RUN, message))
+            self._send()
+        else:
+            self.done = True
+
+    def _twice_fatal(self) -> list[Key]:
+        """Cells that were under way at two deaths: the third supervisor is spared them."""
+        return [key for key in self._owed if self._deaths[key] > 1]
 
     def _chains_owed(self) -> tuple[Chain, ...]:
-        cells: dict[int, list[Cell]] = defaultdict(list)
-        jobs: dict[int, Job] = {}
-        for (_, cell), job in self._owed.items():
-            cells[id(job)].append(cell)
-            jobs[id(job)] = job
-        return tuple(
-            (Job(job.evidence, job.source, tuple(cells[key]), job.target, job.device_index, job.seed),)
-            for key, job in jobs.items()
+        left = (
+            tuple(replace(job, cells=tuple(c for c in job.cells if (job.evidence, c) in self._owed)) for job in chain)
+            for chain in self._chains
         )
+        return tuple(chain for jobs in left if (chain := tuple(job for job in jobs if job.cells)))

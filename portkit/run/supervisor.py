@@ -2,8 +2,8 @@
 
 ``python -m portkit.run.supervisor FD`` loads torch and Triton once and forks a
 fresh worker per job, so that import-time branches of user code see their own
-target. Workers are single-use; a crash, an exit or a hang costs the cell under
-way, and the cells after it go to a new worker. It stops with its parent.
+target. A crash, an exit, a hang or too much memory costs the cell under way, and the
+cells after it go to a new worker. It stops with its parent.
 """
 
 from __future__ import annotations
@@ -14,26 +14,44 @@ import multiprocessing
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import IO, Any
+from typing import Any
 
 import torch
 from triton.runtime.cache import triton_key
 
 from portkit.model import Cell, CellResult, Evidence, Outcome, Stage, Status
-from portkit.run.jobs import AllDone, Chain, Compiling, Finished, Job, Limits, Request, Started
+from portkit.run.jobs import (
+    AllDone,
+    Chain,
+    Compiling,
+    Entered,
+    Finished,
+    Job,
+    Limits,
+    Request,
+    Started,
+    Unusable,
+)
+from portkit.run.limits import GIB
+from portkit.run.output import Output
+from portkit.run.processes import describe_exit, resident_bytes
 from portkit.run.scrub import tail
 from portkit.run.shim import answers_for
 from portkit.run.worker import work  # loads torch and Triton, once for all workers
 
 _FORK = multiprocessing.get_context("fork")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_POLL_SECONDS = 0.25  # how often time and memory are looked at
+_KILL_SECONDS = 15.0  # a driver may hold a killed process for long; then it is left behind
+_LOG_LINES = 50
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that no compiler and no host code raises in itself."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +60,7 @@ class Pending:
 
     chain: Chain
     known: tuple[CellResult, ...] = ()
+    killed: bool = False  # from outside, before it came to a cell
 
 
 @dataclass
@@ -51,41 +70,62 @@ class Worker:
     pending: Pending
     process: BaseProcess
     connection: Connection
-    log: IO[bytes]
+    output: Output
     results: list[CellResult] = field(default_factory=list)
     current: Cell | None = None
-    compiling: str | None = None
+    stage: Stage = Stage.IMPORT
+    compiling: str | None = None  # kernel, while the stage is compile
     asked: dict[str, Any] = field(default_factory=dict)
-    since: float = field(default_factory=time.monotonic)
-    timed_out: bool = False
+    cell_since: float = field(default_factory=time.monotonic)
+    stage_since: float = field(default_factory=time.monotonic)
+    overrun: Outcome | None = None  # why we ended it, if we did
+    ended_at: float = 0.0
 
     @property
     def job(self) -> Job:
         """The job at work; the chain's further jobs are SKUs that its builds may serve."""
         return self.pending.chain[0]
 
-    def note(self, message: object) -> CellResult | None:
-        """Take in a message; returns the result it carries, if any."""
-        self.since = time.monotonic()
+    def note(self, message: object) -> None:
+        """Take in a message."""
         match message:
-            case Started(cell):
-                self.current, self.compiling = cell, None
+            case Started(evidence, cell):
+                self.current = cell
+                self.cell_since = time.monotonic()
+                self._enter(Stage.CAPTURE if evidence is Evidence.COMPILED else Stage.INPUTS)
+            case Entered(stage):
+                self._enter(stage)
             case Compiling(kernel, asked):
+                self._enter(Stage.COMPILE)
                 self.compiling, self.asked = kernel, dict(asked)
             case Finished(result):
                 self.current = None
                 self.results.append(result)
-                return result
-        return None
+                self._enter(Stage.IMPORT)
+                self.cell_since = time.monotonic()
+            case Unusable():
+                pass  # it ends by itself, between two cells
+
+    def _enter(self, stage: Stage) -> None:
+        self.stage, self.stage_since, self.compiling = stage, time.monotonic(), None
 
     def unfinished(self) -> tuple[Cell, ...]:
         """Cells of the job that have no result."""
         return self.job.cells[len(self.results) :]
 
-    def log_tail(self) -> str:
+    def log(self, lines: int) -> str:
         """The last lines that the process wrote."""
-        self.log.seek(0)
-        return tail(self.log.read().decode(errors="replace"))
+        return tail(self.output.text, lines)
+
+    @property
+    def doing(self) -> str:
+        """What it is at, for messages."""
+        return f"while compiling {self.compiling}" if self.compiling else "outside the compiler"
+
+    @property
+    def killed_from_outside(self) -> bool:
+        """Whether a signal ended it that neither it nor we sent."""
+        return self.overrun is None and -(self.process.exitcode or 0) in _FROM_OUTSIDE
 
 
 class Supervisor:
@@ -111,45 +151,63 @@ class Supervisor:
 
     def _start(self, pending: Pending) -> Worker:
         ours, theirs = _FORK.Pipe(duplex=False)
-        log = tempfile.TemporaryFile(prefix="portkit-worker-")  # noqa: SIM115  # closed when the worker is buried
-        process = _FORK.Process(target=_enter, args=(pending.chain[0], theirs, log, self.parent, ours))
+        output = Output()
+        process = _FORK.Process(
+            target=_enter, args=(os.getpid(), pending.chain[0], theirs, output.sink, self.parent, ours)
+        )
         process.start()
         theirs.close()
-        return Worker(pending, process, ours, log)
+        output.close_sink()
+        return Worker(pending, process, ours, output)
 
     def _pump(self) -> None:
         """Wait for news of any worker and deal with it."""
         handles: list[Any] = [self.parent]
         handles += [h for w in self.workers for h in (w.connection, w.process.sentinel)]
-        ready = wait(handles, timeout=0.5)
+        handles += [w.output.source for w in self.workers if not w.output.ended]
+        ready = wait(handles, timeout=_POLL_SECONDS)
         if self.parent in ready:  # a parent says nothing while it waits: it has closed
             raise EOFError
         for worker in list(self.workers):
             self._receive(worker)
             if worker.process.sentinel in ready or not worker.process.is_alive():
                 self._bury(worker)
-            elif time.monotonic() - worker.since > self.limits.cell_seconds:
-                worker.timed_out = True
-                _kill(worker)
+            elif worker.overrun is None:
+                self._watch(worker)
+            elif time.monotonic() - worker.ended_at > _KILL_SECONDS:
+                self._bury(worker)
+
+    def _watch(self, worker: Worker) -> None:
+        """End a worker that is over a limit."""
+        worker.overrun = over_time(worker, self.limits) or over_memory(worker, self.limits)
+        if worker.overrun:
+            worker.ended_at = time.monotonic()
+            _kill(worker)
 
     def _receive(self, worker: Worker) -> None:
+        worker.output.read()
         with contextlib.suppress(EOFError, OSError):
             while worker.connection.poll():
-                if result := worker.note(worker.connection.recv()):
-                    self.parent.send(Finished(result))
+                message = worker.connection.recv()
+                worker.note(message)
+                if isinstance(message, Started | Finished):
+                    self.parent.send(message)
 
     def _bury(self, worker: Worker) -> None:
         """Account for a process that ended: the cell under way, and what follows."""
-        worker.process.join()
+        worker.process.join(timeout=1)
         self._receive(worker)
         self.workers.remove(worker)
-        left = worker.unfinished()
-        for cell in left if worker.current is None else left[:1]:
-            result = CellResult(cell, worker.job.evidence, cause_of_death(worker), asked=worker.asked)
-            worker.results.append(result)
-            self.parent.send(Finished(result))
+        blamed = _blamed(worker)
+        if blamed:
+            outcome, log = cause_of_death(worker), worker.log(_LOG_LINES)
+            blobs = {"log": log.encode()} if log else {}
+            for cell in blamed:
+                result = CellResult(cell, worker.job.evidence, outcome, asked=worker.asked, blobs=blobs)
+                worker.results.append(result)
+                self.parent.send(Finished(result))
         worker.connection.close()
-        worker.log.close()
+        worker.output.close()
         self._queue_rest(worker)
 
     def _queue_rest(self, worker: Worker) -> None:
@@ -160,7 +218,7 @@ class Supervisor:
         else:
             rest = tuple(job for job in (self._serve(job, known) for job in rest) if job.cells)
         if rest:
-            self.queue.appendleft(Pending(rest, known))
+            self.queue.appendleft(Pending(rest, known, killed=not worker.results))
 
     def _serve(self, job: Job, known: Sequence[CellResult]) -> Job:
         """Send a SKU the results that hold for it; returns the job of the cells that are left."""
@@ -168,6 +226,44 @@ class Supervisor:
         for result in shared:
             self.parent.send(Finished(result))
         return replace(job, cells=left)
+
+
+def _blamed(worker: Worker) -> tuple[Cell, ...]:
+    """Cells that a death costs: the one under way, or all where the process came to none.
+
+    None where it died between two cells, gave up an unusable device, or was killed from
+    outside before its first cell, unless that happened before.
+    """
+    left = worker.unfinished()
+    if worker.current is not None:
+        return left[:1]
+    if worker.results or (worker.killed_from_outside and not worker.pending.killed):
+        return ()
+    return left
+
+
+def over_time(worker: Worker, limits: Limits) -> Outcome | None:
+    """The outcome of a cell that is over the time of its stage or over its own."""
+    now = time.monotonic()
+    stage = limits.stage_seconds.get(worker.stage, limits.cell_seconds)
+    if now - worker.stage_since > stage:
+        what, limit = f"stage {worker.stage}", stage
+    elif now - worker.cell_since > limits.cell_seconds:
+        what, limit = f"the cell, now in stage {worker.stage}", limits.cell_seconds
+    else:
+        return None
+    return Outcome(Status.TIMEOUT, worker.stage, f"{what}, took more than its limit of {limit:g} s, {worker.doing}")
+
+
+def over_memory(worker: Worker, limits: Limits) -> Outcome | None:
+    """The outcome of a cell whose process holds more memory than it may; a device's is not limited."""
+    if limits.memory_bytes is None or worker.job.evidence is Evidence.MEASURED:
+        return None
+    used = resident_bytes(worker.process.pid or 0)
+    if used <= limits.memory_bytes:
+        return None
+    figures = f"{used / GIB:.2f} GiB resident, {limits.memory_bytes / GIB:.2f} GiB allowed"
+    return _death(worker, f"ended over the memory limit: {figures}, {worker.doing}")
 
 
 def share(results: Sequence[CellResult], job: Job) -> tuple[list[CellResult], tuple[Cell, ...]]:
@@ -190,24 +286,30 @@ def share(results: Sequence[CellResult], job: Job) -> tuple[list[CellResult], tu
 
 def cause_of_death(worker: Worker) -> Outcome:
     """What the end of a process says about the cell under way."""
-    log = worker.log_tail()
-    if worker.timed_out:
-        doing = f"while compiling {worker.compiling}" if worker.compiling else "outside the compiler"
-        return Outcome(Status.TIMEOUT, _stage(worker), f"no end within the time limit, {doing}")
+    if worker.overrun:
+        survives = " (and it could not be killed)" if worker.process.is_alive() else ""
+        return replace(worker.overrun, message=worker.overrun.message + survives)
     how = describe_exit(worker.process.exitcode)
-    message = f"{how}: {telling_line(log)}" if log else how
-    if worker.job.evidence is not Evidence.COMPILED:
-        return Outcome(Status.WORKER_LOST, _stage(worker), message)
-    if worker.compiling is None:
-        return Outcome(Status.CAPTURE_FAILED, _stage(worker), f"host code ended the process: {message}")
-    return Outcome(Status.COMPILER_CRASH, Stage.COMPILE, message)
+    if worker.killed_from_outside:
+        text = f"killed from outside ({how}), as the kernel does when memory runs out, {worker.doing}"
+        return Outcome(Status.WORKER_LOST, worker.stage, text)
+    log = worker.log(_LOG_LINES)
+    outcome = _death(worker, f"{how}: {telling_line(log)}" if log else how)
+    if outcome.status is Status.CAPTURE_FAILED:
+        return replace(outcome, message=f"host code ended the process: {outcome.message}")
+    return outcome
 
 
-def describe_exit(code: int | None) -> str:
-    """``signal SIGABRT`` or ``exit 1``."""
-    if code is not None and code < 0:
-        return f"signal {signal.Signals(-code).name}"
-    return f"exit {code}"
+_OWN_FAULTS = {Stage.INPUTS: Status.CAPTURE_FAILED, Stage.IMPORT: Status.CAPTURE_FAILED}
+_OWN_FAULTS |= {Stage.CAPTURE: Status.CAPTURE_FAILED, Stage.REFERENCE: Status.REFERENCE_FAILED}
+"""Stages before the kernel runs, and whose fault it is when one ends the process."""
+
+
+def _death(worker: Worker, message: str) -> Outcome:
+    """The outcome of a cell whose process ended in its stage."""
+    if worker.stage is Stage.COMPILE:
+        return Outcome(Status.COMPILER_CRASH, Stage.COMPILE, message)
+    return Outcome(_OWN_FAULTS.get(worker.stage, Status.WORKER_LOST), worker.stage, message)
 
 
 _TELLING = ("LLVM ERROR", "error:", "Assertion", "Cannot select", "fatal", "Error:")
@@ -219,22 +321,17 @@ def telling_line(log: str) -> str:
     return next((line for line in lines if any(word in line for word in _TELLING)), lines[-1])[:400]
 
 
-def _stage(worker: Worker) -> Stage:
-    if worker.current is None:
-        return Stage.IMPORT
-    if worker.compiling:
-        return Stage.COMPILE
-    return Stage.CAPTURE if worker.job.evidence is Evidence.COMPILED else Stage.RUN
-
-
-def _enter(job: Job, connection: Connection, log: IO[bytes], *inherited: Connection) -> None:
-    """First steps of a worker: die with the supervisor, write to the log, then work."""
+def _enter(supervisor: int, job: Job, connection: Connection, sink: int, *inherited: Connection) -> None:
+    """First steps of a worker: die with the supervisor, write to the pipe, then work."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor:  # it died before we asked
+        os._exit(1)
     os.setsid()  # so that a compiler's own children can be killed with it
     for end in inherited:
         end.close()
     for stream in (1, 2):
-        os.dup2(log.fileno(), stream)
+        os.dup2(sink, stream)
+    os.close(sink)
     work(job, connection)
     connection.close()
 

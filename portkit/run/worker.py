@@ -3,22 +3,29 @@
 The process is forked from the supervisor, which has torch and Triton loaded and
 has imported no user code. It may die at any point: what was finished has been
 sent, and the supervisor knows what was under way.
+
+It lives as long as its job, so measured cells of one case share a context of CUDA or
+HIP; it gives up early where that context was ruined, and another takes over.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+
+import torch
 
 from portkit.errors import CaseError
 from portkit.model import Cell, CellResult, Evidence, Outcome, Stage, Status, Target
+from portkit.run import stages
 from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
 from portkit.run.interpret import interpret_cell
-from portkit.run.jobs import Compiling, Finished, Job, Started
+from portkit.run.jobs import Compiling, Entered, Finished, Job, Started, Unusable
 from portkit.run.load import load_case
 from portkit.run.measure import measure_cell
 from portkit.run.scrub import scrub
@@ -27,46 +34,90 @@ from portkit.run.shim import install
 RunCell = Callable[[Cell], CellResult]
 
 
+@dataclass(frozen=True)
+class Means:
+    """How a job's cells run in this process."""
+
+    run: RunCell
+    still_usable: Callable[[], bool] = lambda: True  # asked after a cell that was not good
+
+
 def work(job: Job, connection: Connection) -> None:
     """Run every cell of the job and send each result as soon as it is there."""
-    run = _prepare(job, connection)
+    stages.listen(lambda stage: connection.send(Entered(stage)))
+    work_through(job, _prepare(job, connection), connection)
+
+
+def work_through(job: Job, means: Means, connection: Connection) -> None:
+    """Run cells in order, up to one that leaves the process unusable."""
     for cell in job.cells:
-        connection.send(Started(cell))
+        connection.send(Started(job.evidence, cell))
         start = time.perf_counter()
-        result = run(cell)
+        result = means.run(cell)
         connection.send(Finished(replace(result, seconds=time.perf_counter() - start)))
+        if not (result.outcome.status.good or means.still_usable()):
+            connection.send(Unusable())
+            return
 
 
-def _prepare(job: Job, connection: Connection) -> RunCell:
+def _prepare(job: Job, connection: Connection) -> Means:
     makers = {Evidence.COMPILED: _builder, Evidence.INTERPRETED: _interpreter, Evidence.MEASURED: _device}
     try:
         return makers[job.evidence](job, connection)
     except CaseError as error:
         outcome = Outcome(Status.CAPTURE_FAILED, Stage.IMPORT, scrub(error.render()))
-        return lambda cell: CellResult(cell, job.evidence, outcome)
+        return Means(lambda cell: CellResult(cell, job.evidence, outcome))
 
 
-def _builder(job: Job, connection: Connection) -> RunCell:
+def _builder(job: Job, connection: Connection) -> Means:
     target = _target(job)
     answers, mode = install(target)
-    recorder = Recorder(target, lambda kernel: connection.send(Compiling(kernel, dict(answers.asked))))
-    capture(recorder, answers)
+    recorder = Recorder(
+        target,
+        on_compile=lambda kernel: connection.send(Compiling(kernel, dict(answers.asked))),
+        on_compiled=lambda: stages.enter(Stage.CAPTURE),
+    )
+    capture(recorder, answers, mode)
     with mode:
         case = load_case(job.source)
-    return Builder(case, recorder, answers, mode, job.seed).build_cell
+    return Means(Builder(case, recorder, answers, mode, job.seed).build_cell)
 
 
-def _interpreter(job: Job, connection: Connection) -> RunCell:
+def _interpreter(job: Job, connection: Connection) -> Means:
     case = load_case(job.source)
-    return lambda cell: interpret_cell(case, cell, seed=job.seed)
+    return Means(lambda cell: interpret_cell(case, cell, seed=job.seed))
 
 
-def _device(job: Job, connection: Connection) -> RunCell:
+def _device(job: Job, connection: Connection) -> Means:
     target = _target(job)
     if job.device_index is not None:  # before CUDA or HIP is initialised in this process
-        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["HIP_VISIBLE_DEVICES"] = str(job.device_index)
+        os.environ.update(only_device(job.device_index, os.environ))
     case = load_case(job.source)
-    return lambda cell: measure_cell(case, cell, target, observe=lambda: observe(target), seed=job.seed)
+
+    def watched() -> AbstractContextManager[Recorder]:
+        return observe(
+            target,
+            on_compile=lambda kernel: connection.send(Compiling(kernel)),
+            on_compiled=lambda: stages.enter(Stage.RUN),
+        )
+
+    return Means(lambda cell: measure_cell(case, cell, target, observe=watched, seed=job.seed), device_answers)
+
+
+def only_device(index: int, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that leave one device visible, counted among those that are visible now."""
+    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+    visible = next((environment[name] for name in names if environment.get(name)), None)
+    return dict.fromkeys(names, visible.split(",")[index].strip() if visible else str(index))
+
+
+def device_answers() -> bool:
+    """Whether the device still works for this process; a fault ruins its context for good."""
+    try:
+        torch.cuda.synchronize()
+        return int(torch.ones(1, device="cuda").add(1).item()) == 2
+    except Exception:
+        return False
 
 
 def _target(job: Job) -> Target:
