@@ -336,11 +336,13 @@ class Selector:
     dtype: str | None = None
     variant: str | None = None
     evidence: Evidence | None = None
+    shape: Shape | None = None
+    triton: str | None = None  # range of Triton versions, such as "<3.7"; the plan keeps to it
 
     def matches(self, cell: Cell, evidence: Evidence) -> bool:
-        """Whether a cell of that evidence is among those selected."""
-        wanted = (self.kernel, self.target, self.dtype, self.variant, self.evidence)
-        actual = (cell.case, cell.target, cell.dtype, cell.variant, evidence)
+        """Whether a cell of that evidence is among those selected, under a Triton of the range."""
+        wanted = (self.kernel, self.target, self.dtype, self.variant, self.evidence, self.shape)
+        actual = (cell.case, cell.target, cell.dtype, cell.variant, evidence, cell.shape)
         return all(w is None or w == a for w, a in zip(wanted, actual, strict=True))
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
 
 from portkit.errors import CatalogError, MatrixError, nearest
 from portkit.model import (
@@ -89,6 +92,7 @@ def expand(
     tier: str | None = None,
     targets: Selection | None = None,
     present: Sequence[str] = (),
+    triton: str | None = None,
 ) -> Plan:
     """All cells of a run, in the order kernel, direction, shape, dtype, variant, target.
 
@@ -104,10 +108,12 @@ def expand(
         tier: name of a tier; None is ``quick`` where the matrix has it, else ``full``.
         targets: what the user selected.
         present: targets of the GPUs of this host.
+        triton: version of Triton on this host; rules for other versions do not apply,
+            and where it is unknown none with a range does.
 
     Raises:
         MatrixError: a name in the matrix is unknown, a shape has the wrong rank, a
-            rule selects nothing, or no cell is left.
+            rule selects nothing or can't tell this Triton, or no cell is left.
         CatalogError: the user selected an unknown target.
     """
     known = {*known_targets, *present}
@@ -120,7 +126,7 @@ def expand(
     _check_rules(matrix, kernels)
     name = _tier(matrix, tier)
     chosen = _chosen(targets or Selection(), matrix, present, known)
-    attach = _Rules(matrix)
+    attach = _Rules(matrix, triton)
     cells = tuple(attach(*point) for kernel in kernels for point in _points(kernel, name, chosen, present))
     if not cells:
         raise MatrixError("no kernel case could be read, so the plan is empty", place=matrix.path, remedy=_EMPTY)
@@ -251,25 +257,49 @@ def _points(
 class _Rules:
     """Attaches the first exclusion or expectation that matches.
 
-    A selector looks at five values and not at shapes, so answers are kept.
+    Only rules for this Triton are there. Answers are kept, by shape only where a rule
+    looks at shapes.
     """
 
-    def __init__(self, matrix: Matrix) -> None:
-        self._matrix = matrix
-        self._found: dict[tuple[str, ...], tuple[str | None, Expectation | None]] = {}
+    def __init__(self, matrix: Matrix, triton: str | None) -> None:
+        self._exclusions = _in_force(matrix.exclusions, triton)
+        self._expectations = _in_force(matrix.expectations, triton)
+        selectors = [rule.select for rule in self._exclusions] + [rule.select for rule in self._expectations]
+        self._by_shape = any(select.shape for select in selectors)
+        self._found: dict[tuple[Any, ...], tuple[str | None, Expectation | None]] = {}
 
     def __call__(self, cell: Cell, evidence: Evidence) -> PlannedCell:
-        key = (cell.case, cell.target, cell.dtype, cell.variant, evidence.value)
+        shape = cell.shape if self._by_shape else None
+        key = (cell.case, cell.target, cell.dtype, cell.variant, evidence.value, shape)
         if key not in self._found:
             self._found[key] = self._find(cell, evidence)
         excluded, expectation = self._found[key]
         return PlannedCell(cell, evidence, excluded, expectation)
 
     def _find(self, cell: Cell, evidence: Evidence) -> tuple[str | None, Expectation | None]:
-        exclusion = _first(self._matrix.exclusions, cell, evidence)
+        exclusion = _first(self._exclusions, cell, evidence)
         if exclusion is not None:
             return exclusion.reason, None
-        return None, _first(self._matrix.expectations, cell, evidence)
+        return None, _first(self._expectations, cell, evidence)
+
+
+def _in_force(rules: Iterable[Rule], triton: str | None) -> tuple[Rule, ...]:
+    """Rules without a range of Triton versions, and those whose range has this one."""
+    return tuple(rule for rule in rules if rule.select.triton is None or _within_range(rule, triton))
+
+
+def _within_range(rule: Rule, triton: str | None) -> bool:
+    if triton is None:
+        return False
+    try:
+        version = Version(triton)
+    except InvalidVersion:
+        raise MatrixError(
+            f"this host's Triton calls itself {triton!r}, which is no version that a range could hold",
+            place=rule.place,
+            remedy="remove `triton:` from the rule, or use a release of Triton",
+        ) from None
+    return SpecifierSet(rule.select.triton or "").contains(version, prereleases=True)
 
 
 def _first(rules: Iterable[Rule], cell: Cell, evidence: Evidence) -> Rule | None:
@@ -310,33 +340,35 @@ def _selects(select: Selector, kernel: _Kernel, targets: Sequence[str]) -> bool:
     gpu = Evidence.COMPILED, Evidence.MEASURED, Evidence.EMULATED
     first_variants = {grid.variants[0] for grid in kernel.tiers.values()}
     return select.kernel in (None, kernel.name) and (
-        _within(select, targets, gpu, kernel.whole.dtypes, kernel.whole.variants)
-        or _within(select, [INTERPRETER], [Evidence.INTERPRETED], kernel.whole.dtypes, first_variants)
+        _within(select, targets, gpu, kernel.whole)
+        or _within(
+            select,
+            [INTERPRETER],
+            [Evidence.INTERPRETED],
+            replace(kernel.whole, shapes=kernel.small_shapes, variants=tuple(first_variants)),
+        )
     )
 
 
-def _within(
-    select: Selector,
-    targets: Collection[str],
-    evidence: Collection[Evidence],
-    dtypes: Collection[str],
-    variants: Collection[str],
-) -> bool:
-    axes: list[tuple[str | None, Collection[str]]] = [
+def _within(select: Selector, targets: Collection[str], evidence: Collection[Evidence], grid: _Grid) -> bool:
+    axes: list[tuple[Any, Collection[Any]]] = [
         (select.target, targets),
         (select.evidence, evidence),
-        (select.dtype, dtypes),
-        (select.variant, variants),
+        (select.shape, grid.shapes),
+        (select.dtype, grid.dtypes),
+        (select.variant, grid.variants),
     ]
     return all(wanted is None or wanted in values for wanted, values in axes)
 
 
 def _near_rule(select: Selector, kernels: Sequence[_Kernel]) -> str:
     named = [kernel for kernel in kernels if select.kernel in (None, kernel.name)]
-    dtypes = sorted({dtype for kernel in named for dtype in kernel.whole.dtypes})
-    variants = sorted({variant for kernel in named for variant in kernel.whole.variants})
-    if select.dtype is not None and select.dtype not in dtypes:
-        return f"dtype {select.dtype!r}: {nearest(select.dtype, dtypes)}"
-    if select.variant is not None and select.variant not in variants:
-        return f"variant {select.variant!r}: {nearest(select.variant, variants)}"
-    return "remove it, or mend its kernel, target, dtype, variant and evidence: no cell has all of them together"
+    axes = (
+        ("shape", select.shape, {shape for kernel in named for shape in (*kernel.whole.shapes, *kernel.small_shapes)}),
+        ("dtype", select.dtype, {dtype for kernel in named for dtype in kernel.whole.dtypes}),
+        ("variant", select.variant, {variant for kernel in named for variant in kernel.whole.variants}),
+    )
+    for axis, wanted, values in axes:
+        if wanted is not None and wanted not in values:
+            return f"{axis} {_text(wanted)!r}: {nearest(_text(wanted), map(_text, values))}"
+    return "remove it, or mend its kernel, target, shape, dtype, variant and evidence: no cell has all of them together"

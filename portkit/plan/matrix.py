@@ -193,7 +193,7 @@ def _axes(entry: AxesFormat | None) -> Axes:
 
 def _selector(rule: RuleFormat) -> Selector:
     evidence = Evidence(rule.evidence) if rule.evidence else None
-    return Selector(rule.kernel, rule.target, rule.dtype, rule.variant, evidence)
+    return Selector(rule.kernel, rule.target, rule.dtype, rule.variant, evidence, rule.shape, rule.triton)
 
 
 def _expectation(rule: ExpectFormat, document: Document, index: int) -> Expectation:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -72,6 +73,26 @@ def _matching(word: str, pattern: str, rule: str) -> Callable[[str], str]:
         return name
 
     return check
+
+
+def _triton_range(text: str) -> str:
+    """The range of Triton versions that a text writes, normalised.
+
+    Raises:
+        PydanticCustomError: the text is no range, or one that no version can be in.
+    """
+    remedy = "write one in quotes, such as '<3.7', '>=3.6,<3.8' or '==3.7.1'"
+    try:
+        allowed = SpecifierSet(text)
+    except InvalidSpecifier:
+        raise mistake(f"{_shown(text)} is no range of Triton versions", remedy) from None
+    if not len(allowed) or "===" in text:
+        raise mistake(f"{_shown(text)} is no range of Triton versions", remedy)
+    # Between two bounds lies something only if a bound, or what follows it at once, does.
+    bounds = [each.version.removesuffix(".*") for each in allowed]
+    if not any(allowed.contains(version) for bound in (*bounds, "0", "9999") for version in (bound, f"{bound}.0.1")):
+        raise mistake(f"no version is in the range {_shown(text)}", remedy)
+    return str(allowed)
 
 
 def _gap(name: str) -> str:
@@ -151,6 +172,7 @@ DirectionName = Annotated[
 EvidenceName = Annotated[
     str, AfterValidator(_among("evidence", Evidence)), Field(json_schema_extra={"enum": [*Evidence]})
 ]
+TritonRange = Annotated[str, AfterValidator(_triton_range)]
 GapName = Annotated[str, AfterValidator(_gap), Field(json_schema_extra={"enum": list(GAPS)})]
 Text = Annotated[str, AfterValidator(_filled)]
 
@@ -190,6 +212,10 @@ class KernelFormat(AxesFormat):
         return self
 
 
+SELECTORS = ("kernel", "target", "shape", "dtype", "variant", "evidence", "triton")
+"""Keys by which a rule selects cells."""
+
+
 class RuleFormat(_Section):
     """Cells that a rule speaks of, and why; a missing key matches everything."""
 
@@ -198,12 +224,14 @@ class RuleFormat(_Section):
     dtype: Given[DtypeName] = None
     variant: Given[VariantName] = None
     evidence: Given[EvidenceName] = None
+    shape: Given[ShapeText] = None
+    triton: Given[TritonRange] = Field(default=None, description="range of Triton versions, such as <3.7")
     reason: Text
 
     @model_validator(mode="after")
     def _selects(self) -> RuleFormat:
-        if not any((self.kernel, self.target, self.dtype, self.variant, self.evidence)):
-            raise mistake("selects every cell", "name at least one of kernel, target, dtype, variant and evidence")
+        if all(getattr(self, key) is None for key in SELECTORS):
+            raise mistake("selects every cell", f"name at least one of {', '.join(SELECTORS)}")
         return self
 
 

@@ -67,7 +67,10 @@ def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
     present = tuple(dict.fromkeys(device.target for device in devices))
     plan = Plan((), tier or default_tier(matrix), digest([]))
     if introspection.cases:  # with none, the failures alone are the message
-        plan = expand(matrix, introspection.cases, targets, tier=tier, targets=selection, present=present)
+        version = introspection.host.triton
+        plan = expand(
+            matrix, introspection.cases, targets, tier=tier, targets=selection, present=present, triton=version
+        )
     return Prepared(matrix, plan, introspection.cases, introspection.failures, introspection, targets, devices)
 
 

@@ -136,6 +136,47 @@ def test_first_rule_wins_and_exclusion_before_expectation():
     }
 
 
+TRITON = {
+    "3.6.0": "range",
+    "3.6.0+rocm7.0": "range",
+    "3.7.0": "other",
+    "3.7.1": "other",
+    "3.8.0.dev1": None,
+    None: None,
+}
+
+
+@pytest.mark.parametrize(("version", "rule"), TRITON.items(), ids=map(str, TRITON))
+def test_rules_apply_to_their_range_of_triton(version, rule):
+    """A kernel that fails under 3.6 and otherwise under 3.7 breaks neither host, nor one with 3.8."""
+    rules = {
+        "range": Expectation(Selector(kernel="softmax", triton="<3.7"), Status.COMPILE_ERROR, "why", "matrix.yaml:20"),
+        "other": Expectation(Selector(triton=">=3.7,!=3.8.*"), Status.TIMEOUT, "why", "matrix.yaml:21"),
+    }
+    out = ExclusionRule(Selector(dtype="bfloat16", triton="==3.6.*"), "not there", "matrix.yaml:25")
+    ruled = matrix({"softmax": Axes(shapes=((8, 8),))}, expectations=tuple(rules.values()), exclusions=(out,))
+    cells = expand(ruled, CASES, KNOWN, triton=version).cells
+    old = (version or "").startswith("3.6")
+    assert {cell.excluded for cell in cells if cell.cell.dtype == "bfloat16"} == {"not there" if old else None}
+    assert {cell.expectation for cell in cells if cell.cell.dtype == "float32"} == {rules.get(rule)}
+
+
+def test_a_rule_for_one_shape():
+    gap = Expectation(Selector(shape=(16, 16), dtype="float32"), Status.TIMEOUT, "slow", "matrix.yaml:20")
+    small = Expectation(Selector(shape=(2, 8)), Status.WRONG_RESULT, "wrong", "matrix.yaml:21")
+    plan = expand(matrix(expectations=(gap, small)), CASES, KNOWN)
+    met = {(cell.cell.shape, cell.cell.dtype): cell.expectation for cell in plan.cells}
+    assert {point for point, rule in met.items() if rule is gap} == {((16, 16), "float32")}
+    assert {point for point, rule in met.items() if rule is small} == {((2, 8), "float32"), ((2, 8), "bfloat16")}
+
+
+def test_a_triton_that_is_no_version_can_not_be_told():
+    rule = Expectation(Selector(kernel="softmax", triton="<3.7"), Status.TIMEOUT, "why", "matrix.yaml:20")
+    with pytest.raises(MatrixError, match="calls itself 'main', which is no version") as caught:
+        expand(matrix(expectations=(rule,)), CASES, KNOWN, triton="main")
+    assert caught.value.place == "matrix.yaml:20"
+
+
 def test_hash_follows_labels_and_rules():
     plain = expand(matrix(), CASES, KNOWN).plan_hash
     gap = Expectation(Selector(target="mi300x"), Status.TIMEOUT, "slow", "matrix.yaml:20")
@@ -191,6 +232,9 @@ REFUSED = {
     ),
     "rule's dtype": (gap(dtype="float16"), "matrix.yaml:20", "selects no cell", "dtype 'float16': did you mean bfloat"),
     "rule's variant": (gap(variant="w16"), "matrix.yaml:20", "selects no cell", "variant 'w16': known: w4, w8"),
+    "rule's shape": (gap(shape=(16, 8)), "matrix.yaml:20", "selects no cell", "shape '16x8': did you mean 1x8 or 16x16"),
+    "rule's shape is a small one": (gap(target="h200", shape=(2, 8)), "matrix.yaml:20", "no cell", "together"),
+    "rule of another Triton": (gap(variant="w16", triton="<3"), "matrix.yaml:20", "selects no cell", "variant 'w16'"),
     "rule's evidence": (gap(target="h200", evidence=Evidence.INTERPRETED), "matrix.yaml:20", "no cell", "together"),
     "interpreter runs the first variant": (gap(target="interpreter", variant="w8"), "matrix.yaml:20", "no cell", "all"),
 }

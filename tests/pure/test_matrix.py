@@ -42,6 +42,7 @@ expect:
       there"}
 exclude:
   - {target: interpreter, evidence: interpreted, variant: w4, reason: slow}
+  - {kernel: gelu, shape: 17, triton: ">= 3.6, <3.8", reason: slow}
 """
 
 
@@ -80,7 +81,11 @@ def test_rules(matrix):
     select = Selector("gelu", "gfx1032", "bfloat16")
     assert matrix.expectations == (Expectation(select, Status.COMPILER_CRASH, "no bf16 there", "matrix.yaml:20"),)
     select = Selector(target="interpreter", variant="w4", evidence=Evidence.INTERPRETED)
-    assert matrix.exclusions == (ExclusionRule(select, "slow", "matrix.yaml:23"),)
+    by_version = Selector("gelu", shape=(17,), triton="<3.8,>=3.6")
+    assert matrix.exclusions == (
+        ExclusionRule(select, "slow", "matrix.yaml:23"),
+        ExclusionRule(by_version, "slow", "matrix.yaml:24"),
+    )
 
 
 def test_places_of_values(matrix):

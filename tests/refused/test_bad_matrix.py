@@ -118,6 +118,16 @@ VALUES = {
     "no reason": (rule("kernel: gelu, status: timeout"), "6: expect[0]", "`reason` is missing", "add `reason:`"),
     "no status": (rule("kernel: gelu, reason: x"), "6: expect[0]", "`status` is missing", "add `status:`"),
     "blank reason": (rule("kernel: gelu, status: timeout, reason: ' '"), "6: expect[0].reason", "is blank", "one word"),
+    "shape of a rule": (
+        rule("shape: 8 x 8, status: timeout, reason: x"),
+        "6: expect[0].shape",
+        "no shape",
+        "4096x4096",
+    ),
+    "no range": (rule("triton: '3.7', status: timeout, reason: x"), "6: expect[0].triton", "no range of", "'<3.7'"),
+    "number as range": (rule("triton: 3.7, reason: x", "exclude"), "6: exclude[0].triton", "must be text", "quotes"),
+    "any version": (rule("triton: '', status: timeout, reason: x"), "6: expect[0].triton", "no range of", "'<3.7'"),
+    "empty range": (rule("triton: '>=3.8,<3.7', reason: x", "exclude"), "6: exclude[0].triton", "no version", "'<3.7'"),
     "rule for everything": (rule("reason: x", "exclude"), "6: exclude[0]", "selects every cell", "at least one of"),
 }
 
