@@ -30,8 +30,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--portkit-report", metavar="DIR", default="reports/local", help="folder of the report (%(default)s)"
     )
+    group.addoption("--portkit-cell-seconds", metavar="S", type=float, help="time limit of one cell, all stages (900)")
     group.addoption(
-        "--portkit-cell-seconds", metavar="S", type=float, help="time limit of one cell, compilation included (180)"
+        "--portkit-limit",
+        metavar="STAGE=S",
+        action="append",
+        default=[],
+        help="time limit of a stage in seconds: import, inputs, reference, capture, compile, run, verify, timing",
+    )
+    group.addoption(
+        "--portkit-memory",
+        metavar="SIZE",
+        help="memory that one worker may hold, such as 8G (8G, or 3/4 of the host's)",
+    )
+    group.addoption(
+        "--portkit-resume",
+        metavar="RUN",
+        nargs="?",
+        const="latest",
+        help="go on with a run: its id, its report, or `latest`; repeats what is missing or was not the kernel's fault",
+    )
+    group.addoption(
+        "--portkit-same-device", action="store_true", help="resume only on the device that the run began on"
+    )
+    group.addoption(
+        "--portkit-wait",
+        metavar="S",
+        type=float,
+        default=0.0,
+        help="seconds to wait for another run on the same device (%(default)s: refuse at once)",
     )
 
 

@@ -8,20 +8,32 @@ closed fails, and so does everything else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from portkit.errors import PortkitError
+from portkit.errors import PortkitError, ReportError
 from portkit.model import PlannedCell, Record
 from portkit.plan.expand import Selection
-from portkit.run.benchmark import Prepared, Run, default_limits, prepare
+from portkit.pytest_plugin.display import make_display
+from portkit.run.benchmark import Choices, Prepared, Run, default_limits, prepare
+from portkit.run.interrupt import Interruptions
+from portkit.run.jobs import Limits
+from portkit.run.limits import parse_memory, parse_stages
+from portkit.run.progress import LiveLine, PlainLines, summary
+from portkit.run.resume import find_report
 from portkit.run.session import Session
+from portkit.store.journal import Report, read_report
 
 RUN = pytest.StashKey[Run]()
 SESSION = pytest.StashKey[Session]()
 PREPARED = pytest.StashKey[Prepared]()
+RESUMED = pytest.StashKey[Report]()
+INTERRUPTIONS = pytest.StashKey[Interruptions]()
+DISPLAY = pytest.StashKey[LiveLine | PlainLines]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -32,15 +44,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.args = _matrix_arguments(config)
     if config.option.collectonly:
         return
-    session = Session(default_limits(config.getoption("portkit_cell_seconds")))
-    session.prestart()
+    with _usage_errors():
+        if name := config.getoption("portkit_resume"):
+            config.stash[RESUMED] = read_report(find_report(_folder(config), name))
+        session = Session(_limits(config))
+    config.stash[INTERRUPTIONS] = interruptions = Interruptions()
+    interruptions.install()
     config.stash[SESSION] = session
+    session.prestart()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave no process behind, whatever happened."""
     if session := config.stash.get(SESSION, None):
         session.close()
+    if interruptions := config.stash.get(INTERRUPTIONS, None):
+        interruptions.restore()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -56,29 +75,60 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     items = [item for item in session.items if isinstance(item, CellItem)]
     if not items or config.option.collectonly:
         return
-    cells = [item.planned for item in items]
-    folder = config.invocation_params.dir / config.getoption("portkit_report")
-    try:
-        config.stash[RUN] = Run(config.stash[PREPARED], cells, folder, config.stash[SESSION])
-    except PortkitError as error:
-        raise pytest.UsageError(error.render()) from None
+    resumed = config.stash.get(RESUMED, None)
+    choices = Choices(
+        folder=_folder(config),
+        resume=Path(resumed.path) if resumed else None,
+        same_device=config.getoption("portkit_same_device"),
+        wait_seconds=config.getoption("portkit_wait"),
+    )
+    display = make_display(config)
+    with _usage_errors():
+        config.stash[RUN] = Run(
+            config.stash[PREPARED],
+            [item.planned for item in items],
+            config.stash[SESSION],
+            choices,
+            config.stash[INTERRUPTIONS],
+            display,
+        )
+    if display:
+        config.stash[DISPLAY] = display
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """End the report; an interrupted run says so in its last line."""
+    if display := session.config.stash.get(DISPLAY, None):
+        display.close()
     if run := session.config.stash.get(RUN, None):
-        whole = len(run.records) == run.header.cells
-        run.finish("complete" if whole else "interrupted")
+        run.finish("complete" if run.whole else "interrupted")
+
+
+def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
+    """Print no letter a cell where a line that renews itself says as much."""
+    if not isinstance(config.stash.get(DISPLAY, None), LiveLine) or report.when != "call":
+        return None
+    outcome = "xfailed" if hasattr(report, "wasxfail") else report.outcome
+    return outcome, "", ""
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Path of the report and the next command."""
-    if run := config.stash.get(RUN, None):
-        path = _relative(run.journal.path, config)
-        terminalreporter.section("portkit")
-        terminalreporter.write_line(f"report: {path} ({len(run.records)} of {run.header.cells} cells)")
-        terminalreporter.write_line(f"next:   portkit merge {path}")
+    """What became of the cells, path of the report and the next command."""
+    run = config.stash.get(RUN, None)
+    if run is None:
+        return
+    path = _relative(run.journal.path, config)
+    terminalreporter.section("portkit")
+    if config.option.verbose >= 0:
+        for line in summary(run.records.values()):
+            terminalreporter.write_line(line)
+    if run.failure:
+        terminalreporter.write_line(f"stopped: {run.failure.render()}", red=True)
+    terminalreporter.write_line(f"report: {path} ({len(run.records)} of {run.header.cells} cells)")
+    if not run.whole:
+        terminalreporter.write_line(f"resume: pytest --benchmark --portkit-resume {run.header.run_id}")
+    terminalreporter.write_line(f"next:   portkit merge {path}")
 
 
 class MatrixFile(pytest.File):
@@ -86,11 +136,11 @@ class MatrixFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """One item a cell, and one for each kernel file that can't be used."""
-        option = self.config.getoption
+        tier, names = self.config.getoption("portkit_tier"), self.config.getoption("portkit_target")
+        if resumed := self.config.stash.get(RESUMED, None):  # what is not said is as it was
+            tier, names = tier or resumed.header.tier, names or resumed.header.targets
         try:
-            prepared = prepare(
-                self.path, tier=option("portkit_tier"), selection=Selection.parse(option("portkit_target"))
-            )
+            prepared = prepare(self.path, tier=tier, selection=Selection.parse(names))
         except PortkitError as error:
             raise self.CollectError(error.render()) from None
         self.config.stash[PREPARED] = prepared
@@ -130,7 +180,10 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Wait for the cell's record and turn its status into pytest's."""
-        record = self.config.stash[RUN].record_of(self.planned)
+        try:
+            record = self.config.stash[RUN].record_of(self.planned)
+        except ReportError as error:  # no further cell could be written either
+            pytest.exit(error.render(), returncode=pytest.ExitCode.INTERRUPTED)
         self.user_properties.append(("portkit_status", record.outcome.status.value))
         _conclude(record)
 
@@ -184,6 +237,26 @@ def _matrix_arguments(config: pytest.Config) -> list[str]:
             f"no matrix at {_relative(path, config)}\n  remedy: name one with --portkit-matrix FILE"
         )
     return matrices or [str(path)]
+
+
+def _folder(config: pytest.Config) -> Path:
+    return config.invocation_params.dir / str(config.getoption("portkit_report"))
+
+
+def _limits(config: pytest.Config) -> Limits:
+    limits = default_limits(config.getoption("portkit_cell_seconds"))
+    limits = replace(limits, stage_seconds=parse_stages(config.getoption("portkit_limit")))
+    memory = config.getoption("portkit_memory")
+    return replace(limits, memory_bytes=parse_memory(memory)) if memory else limits
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    """A mistake that can be named ends pytest with its message alone."""
+    try:
+        yield
+    except PortkitError as error:
+        raise pytest.UsageError(error.render()) from None
 
 
 def _relative(path: Path, config: pytest.Config) -> Path:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from portkit import __version__
 from portkit.errors import PortkitError
@@ -19,12 +20,14 @@ from portkit.model import (
     CaseDeclaration,
     CellResult,
     Device,
+    Evidence,
     Header,
     Matrix,
     Outcome,
     Plan,
     PlannedCell,
     Record,
+    Resume,
     Stage,
     Status,
     Target,
@@ -33,9 +36,13 @@ from portkit.model import (
 from portkit.plan.cases import Introspection, introspect
 from portkit.plan.expand import Selection, default_tier, expand
 from portkit.plan.matrix import read_matrix
-from portkit.run.jobs import Limits
+from portkit.run.interrupt import Interruptions
+from portkit.run.jobs import Limits, Watch
+from portkit.run.limits import default_memory
+from portkit.run.locks import hold_devices
+from portkit.run.resume import check_resumable, is_repeated
 from portkit.run.session import Session, chains_for
-from portkit.store.journal import Journal, new_run_id, utc_now
+from portkit.store.journal import Journal, Report, new_run_id, utc_now
 from portkit.store.record import make_record
 from portkit.targets.catalog import Catalog, load_catalog
 
@@ -74,27 +81,78 @@ def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
     return Prepared(matrix, plan, introspection.cases, introspection.failures, introspection, targets, devices)
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What a user chose about a run, apart from its cells."""
+
+    folder: Path  # where the report goes
+    resume: Path | None = None  # report of the run to go on with
+    same_device: bool = False  # whether a resumed run must measure on the same device
+    wait_seconds: float = 0.0  # for another run on the device
+
+
 class Run:
     """Carries out cells of a plan; every cell gets exactly one record.
 
     Args:
         prepared: the plan and what it needs.
         cells: the cells to carry out, a part of the plan or all of it.
-        folder: where the report goes.
         session: processes that may have been started early.
+        choices: what the user chose about it.
+        interruptions: held back while a record is written.
+        watch: told how the run gets on.
+
+    Raises:
+        ReportError: the report can't be written, or the run to go on with can't.
+        HostError: another run measures on the device.
     """
 
-    def __init__(self, prepared: Prepared, cells: Sequence[PlannedCell], folder: Path, session: Session) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        cells: Sequence[PlannedCell],
+        session: Session,
+        choices: Choices,
+        interruptions: Interruptions,
+        watch: RunWatch | None = None,
+    ) -> None:
         self._prepared = prepared
         self._planned = {(planned.evidence, planned.cell): planned for planned in cells}
         self._session = session
+        self._interruptions = interruptions
+        self._watch = watch
+        self._devices = _measured_devices(prepared, cells)
         self.records: dict[str, Record] = {}
-        self.header = _header(prepared, cells)
-        self.journal = Journal.create(folder, self.header)
+        self.executed = 0  # cells that were run, not taken over from a report
+        self.failure: PortkitError | None = None  # why the report could not be written to its end
+        self._locks = hold_devices(self._devices.values(), choices.wait_seconds)
+        try:
+            self.journal = self._open(choices, _header(prepared, cells))
+        except BaseException:
+            self._locks.close()
+            raise
+        self.header = self.journal.header
+        host = prepared.introspection.host
+        self._stamp = replace(  # settings are compared on resumption, but for the choice of devices
+            self.header, host=replace(self.header.host, host_id=host.host_id, devices=host.devices)
+        )
+        if watch:
+            watch.begin(len(cells), self.records.values())
         self._arriving = self._carry_out()
 
+    @property
+    def whole(self) -> bool:
+        """Whether every cell has its record."""
+        return len(self.records) == len(self._planned)
+
     def record_of(self, planned: PlannedCell) -> Record:
-        """The record of a cell; waits for it, and writes what comes in meanwhile."""
+        """The record of a cell; waits for it, and writes what comes in meanwhile.
+
+        Raises:
+            ReportError: the report can't be written; the run can't go on.
+        """
+        if self.failure:
+            raise self.failure
         while planned.label not in self.records:
             record = next(self._arriving, None)
             if record is None:
@@ -102,41 +160,107 @@ class Run:
         return self.records[planned.label]
 
     def finish(self, exit_state: str) -> None:
-        """Close processes and report; what was finished is kept either way."""
-        self._session.close()
-        self.journal.finish(exit_state)
+        """End the report and close processes; what was finished is kept either way."""
+        with self._interruptions.held(last=True):
+            try:
+                self._end(exit_state)
+            except PortkitError as error:
+                self.failure = self.failure or error
+            self._session.close()
+            self._locks.close()
+
+    def _end(self, exit_state: str) -> None:
+        if self._nothing_new or self.failure:
+            self.journal.close()
+        else:
+            self.journal.finish(exit_state)
+
+    def _open(self, choices: Choices, header: Header) -> Journal:
+        self._nothing_new = False
+        if choices.resume is None:
+            return Journal.create(choices.folder, header)
+        journal, report = Journal.reopen(choices.resume)
+        try:
+            self._go_on(journal, report, header, same_device=choices.same_device)
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    def _go_on(self, journal: Journal, report: Report, header: Header, *, same_device: bool) -> None:
+        """Take over the records that stand, and say in the report that it goes on."""
+        devices = list(self._devices.values())
+        check_resumable(report, header, self._prepared.declarations, devices, same_device=same_device)
+        kept = [record for record in report.records if not is_repeated(record)]
+        self.records = {record.cell.label(record.evidence): record for record in kept}
+        self._nothing_new = self.whole and report.partial is None
+        if not self._nothing_new:
+            host, repeated = header.host, len(report.records) - len(kept)
+            journal.go_on(report, Resume(report.header.run_id, utc_now(), host.host_id, host.devices, repeated))
 
     def _carry_out(self) -> Iterator[Record]:
-        for planned in self._planned.values():
+        left = [planned for planned in self._planned.values() if planned.label not in self.records]
+        for planned in left:
             if planned.excluded is not None:
                 outcome = Outcome(Status.EXCLUDED, Stage.PLAN, planned.excluded)
                 yield self._keep(planned, CellResult(planned.cell, planned.evidence, outcome))
         prepared = self._prepared
         sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
-        chains = chains_for(list(self._planned.values()), sources, prepared.targets, prepared.devices)
-        for result in self._session.results(chains):
+        chains = chains_for(left, sources, prepared.targets, prepared.devices)
+        for result in self._session.results(chains, self._watch):
             yield self._keep(self._planned[result.evidence, result.cell], result)
 
     def _keep(self, planned: PlannedCell, result: CellResult) -> Record:
+        """Write a cell's record: wholly, whatever signal comes."""
+        try:
+            with self._interruptions.held():
+                record = self.journal.append(self._record(planned, result))
+                self.records[planned.label] = record
+                self.executed += 1
+                if self._watch:
+                    self._watch.finished(record)
+                return record
+        except PortkitError as error:
+            self.failure = error
+            raise
+
+    def _record(self, planned: PlannedCell, result: CellResult) -> Record:
         declaration = self._prepared.declarations[planned.cell.case]
         target = planned.cell.target
-        record = make_record(
-            result,
+        device = self._devices.get(target) if planned.evidence is Evidence.MEASURED else None
+        return make_record(
+            replace(result, device=device.device_id) if device else result,
             planned,
-            header=self.header,
+            header=self._stamp,
             params=declaration.variants[planned.cell.variant],
             source_hash=declaration.source_hash,
             architecture=None if target == INTERPRETER else self._prepared.targets[target].architecture.name,
             blobs={name: self.journal.store_blob(name, content) for name, content in result.blobs.items()},
         )
-        self.records[planned.label] = self.journal.append(record)
-        return record
+
+
+class RunWatch(Watch, Protocol):
+    """Whoever shows how a run gets on, from its beginning."""
+
+    def begin(self, cells: int, known: Collection[Record]) -> None:
+        """The run begins, with that many cells, of which some have a record already."""
+
+    def finished(self, record: Record) -> None:
+        """A cell has its record."""
 
 
 def default_limits(cell_seconds: float | None = None) -> Limits:
     """One worker a core that this process may use."""
-    limits = Limits(workers=len(os.sched_getaffinity(0)))
+    limits = Limits(workers=len(os.sched_getaffinity(0)), memory_bytes=default_memory())
     return limits if cell_seconds is None else replace(limits, cell_seconds=cell_seconds)
+
+
+def _measured_devices(prepared: Prepared, cells: Sequence[PlannedCell]) -> dict[str, Device]:
+    """Target → the first device of that SKU, where cells are to be measured."""
+    wanted = {
+        planned.cell.target for planned in cells if planned.evidence is Evidence.MEASURED and not planned.excluded
+    }
+    return {device.target: device for device in reversed(prepared.devices) if device.target in wanted}
 
 
 def _known(catalog: Catalog, devices: Sequence[Device]) -> Iterator[Target]:

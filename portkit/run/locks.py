@@ -1,0 +1,48 @@
+"""One run at a time on a device: two would disturb each other's clocks."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from portkit.errors import HostError
+from portkit.model import Device
+
+
+def hold_devices(devices: Iterable[Device], wait_seconds: float = 0.0) -> ExitStack:
+    """Lock devices for this process until the returned stack is closed or the process ends.
+
+    Args:
+        devices: those that will be measured on.
+        wait_seconds: how long to wait for another run, over all of them.
+
+    Raises:
+        HostError: another run holds one of them all that time.
+    """
+    until = time.monotonic() + wait_seconds
+    with ExitStack() as stack:
+        for device in sorted(devices, key=lambda each: each.device_id):  # one order, so that no two runs wait in a ring
+            lock = FileLock(lock_path(device), mode=0o666)
+            try:
+                lock.acquire(timeout=max(0.0, until - time.monotonic()))
+            except Timeout:
+                raise HostError(
+                    f"another run measures on GPU {device.index}, {device.name}" + _waited(wait_seconds),
+                    remedy="wait for its end with --portkit-wait SECONDS, or choose other targets",
+                ) from None
+            stack.callback(lock.release)
+        return stack.pop_all()
+
+
+def lock_path(device: Device) -> Path:
+    """The file that stands for a device on this host."""
+    return Path(tempfile.gettempdir(), f"portkit-device-{device.device_id}.lock")
+
+
+def _waited(seconds: float) -> str:
+    return f" (waited {seconds:g} s)" if seconds else ""
