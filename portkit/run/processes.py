@@ -8,8 +8,6 @@ import signal
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 MARK: Final = "PORTKIT_SESSION"
 """Environment variable that every process of a session inherits."""
 
@@ -33,10 +31,22 @@ def resident_bytes(pid: int) -> int:
 
 def end_processes(mark: str) -> None:
     """Kill what was started with that mark in its environment, such as a dead worker's compiler."""
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == mark:
-                process.kill()
+    for pid in processes_of(mark):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def processes_of(mark: str) -> list[int]:
+    """Processes, of this user, that have the mark in their environment."""
+    wanted = f"{MARK}={mark}".encode()
+    return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/environ") if wanted in _environment(path)]
+
+
+def _environment(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().split(b"\0")
+    except OSError:  # another user's, or just gone
+        return []
 
 
 def describe_exit(code: int | None) -> str:
