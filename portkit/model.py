@@ -482,6 +482,7 @@ class Launch:
     compile_seconds: float | None  # None when the build came from the cache
     binary_hash: str  # of the bytes of cubin or hsaco
     limits_broken: tuple[str, ...] = ()  # each in words: "shared memory 131072 B > 101376 B"
+    lacks: tuple[str, ...] = ()  # what the source asked for and the binary provably has not, each in words
     trial: bool = False  # made by an autotuner to choose among configurations
 
 
@@ -522,6 +523,11 @@ class Build:
     def worst_occupancy(self) -> Occupancy | None:
         """Lowest theoretical occupancy of any launch."""
         return min((x.occupancy for x in self.launches), key=lambda o: o.percent, default=None)
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What binaries of the call provably lack, in order, without repeats."""
+        return tuple(dict.fromkeys(text for x in self.launches if not x.trial for text in x.lacks))
 
     @property
     def limits_broken(self) -> tuple[str, ...]:

@@ -88,6 +88,8 @@ def judge_build(build: Build, refusal: Outcome | None) -> Outcome:
         return refusal
     if not build.launches:
         return Outcome(Status.CAPTURE_FAILED, Stage.CAPTURE, "the fused function launched no Triton kernel")
+    if build.lacks:
+        return Outcome(Status.MISCOMPILED, Stage.COMPILE, "; ".join(build.lacks))
     if build.limits_broken:
         return Outcome(Status.OUT_OF_RESOURCES, Stage.LIMITS, "; ".join(build.limits_broken))
     return Outcome(Status.BUILT)

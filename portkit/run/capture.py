@@ -29,6 +29,7 @@ from triton.backends.driver import DriverBase
 
 from portkit.model import Build, Launch, Resources, Target, digest
 from portkit.run.binaries import read_resources
+from portkit.run.miscompiled import missing_parts
 from portkit.run.shim import Answers
 from portkit.targets.occupancy import broken_limits, occupancy
 
@@ -93,6 +94,7 @@ class Recorder:
             options=_options(kernel),
             compile_seconds=self.compile_seconds.get(kernel.hash),
             binary_hash=hashlib.sha256(kernel.kernel).hexdigest()[:16],
+            lacks=missing_parts(kernel.asm, kernel.kernel),
             limits_broken=broken_limits(arch, **needs),
             trial=self.trial,
         )

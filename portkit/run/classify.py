@@ -7,10 +7,12 @@ host code that could not be captured.
 
 from __future__ import annotations
 
+import re
 import traceback
 from pathlib import Path
 
 import triton
+from triton.compiler.errors import CompilationError
 
 from portkit.model import Outcome, Stage, Status
 from portkit.run.scrub import scrub
@@ -18,18 +20,41 @@ from portkit.run.shim import UnknownPropertyError
 
 _TRITON = str(Path(triton.__file__).parent)
 
-_SOURCE_FAULTS = (NameError, AttributeError, SyntaxError, IndentationError)
-"""Causes that are faults of the kernel's text on every target, no vendor's refusal."""
+_TEXT_FAULTS = frozenset(
+    {
+        "NameError",
+        "UnboundLocalError",
+        "AttributeError",
+        "TypeError",
+        "SyntaxError",
+        "IndentationError",
+        "TabError",
+        "IncompatibleTypeErrorImpl",
+    }
+)
+"""Types of causes that are faults of the text of kernel or launch on every target, no one's refusal."""
 
-_COMPILER_FAULTS = ("PassManager::run failed", "LLD failed", "PTXAS error", "failed to translate", "LLVM ERROR")
+_TOOL_FAULTS = frozenset({"RuntimeError", "PTXASError", "MLIRError", "CalledProcessError", "FileNotFoundError"})
+"""Types by which Triton's C++ and the programs it calls report that they failed."""
+
+_NAMED_REFUSALS = ("Implicit conversion of CUDA", "not supported", "unsupported", "is only supported")
+"""Words with which these name what they refuse, instead of failing at it."""
+
+_QUOTED_CAUSE = re.compile(r"""(?P<kind>[A-Za-z_]\w*)\((?P<quote>['"])(?P<text>.*)(?P=quote),?\)""", re.S)
+"""How the front end writes a cause that it does not chain: ``ValueError("…")``."""
+
+_TEMPORARY = re.compile(r"(?:[\w.-]+/)*tmp[a-z0-9_]{8}(?:\.\w+)*")
+"""Names that the compiler gave its files for this one build."""
 
 
 def classify(error: BaseException) -> Outcome:
     """The outcome that an exception stands for.
 
     Returns:
-        ``unsupported`` for a named refusal by front end, backend or options;
-        ``compile_error`` for a fault of compiler or kernel text;
+        ``unsupported`` for a named refusal by front end, backend or options, a
+        failed ``static_assert`` included: there the kernel itself names what it refuses;
+        ``compile_error`` for a compiler or one of its tools that fails at its work, and
+        for text that is wrong on every target;
         ``backend_missing`` where Triton lacks the vendor's backend;
         ``capture_failed`` for anything raised by host code, with its line.
     """
@@ -46,12 +71,26 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def describe(error: BaseException) -> str:
-    """Type and first telling line of the root cause, paths scrubbed."""
+    """Type and telling lines of the root cause; no path of this machine, no name of this one build."""
+    kind, text = named_cause(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # ptxas and the linker say what is wrong after a line of Triton's own, and how to repeat it last.
+    told = [line for line in lines if not line.startswith("Repro command")]
+    return _TEMPORARY.sub("FILE", scrub(f"{kind}: {' '.join(told[:3])}"))[:600].rstrip()
+
+
+def named_cause(error: BaseException) -> tuple[str, str]:
+    """Type and text of the root cause, that of an exception which the front end only quotes."""
     root = root_cause(error)
-    lines = [line.strip() for line in str(root).splitlines() if line.strip()]
-    # A CompilationError quotes the source first and says what is wrong last.
-    message = (lines[-1] if lines and lines[0].startswith("at ") else " ".join(lines[:3])) if lines else ""
-    return scrub(f"{type(root).__name__}: {message}"[:600])
+    text = str(getattr(root, "error_message", None) or root).strip()
+    if text.startswith("at "):  # a CompilationError quotes the source first and says what is wrong last
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        # An assertion without words ends with the line that it points at.
+        text = lines[-1] if lines[-1] != "^" else lines[-2]
+    quoted = _QUOTED_CAUSE.fullmatch(text)
+    if quoted and isinstance(root, CompilationError):
+        return quoted["kind"], quoted["text"].replace("\\n", "\n").replace("\\'", "'").replace('\\"', '"')
+    return type(root).__name__, text
 
 
 def failing_line(error: BaseException) -> str:
@@ -70,11 +109,13 @@ def _from_triton(error: BaseException) -> bool:
 
 
 def _compiler_status(error: BaseException) -> Status:
-    text = f"{error}\n{root_cause(error)}"
+    kind, text = named_cause(error)
     if "compatible backends for target" in text:
         return Status.BACKEND_MISSING
-    if any(fault in text for fault in _COMPILER_FAULTS) or type(root_cause(error)).__name__ == "PTXASError":
+    if kind == "OutOfResources":
+        return Status.OUT_OF_RESOURCES
+    if kind in _TEXT_FAULTS:
         return Status.COMPILE_ERROR
-    if isinstance(root_cause(error), _SOURCE_FAULTS):
+    if kind in _TOOL_FAULTS and not any(words in text for words in _NAMED_REFUSALS):
         return Status.COMPILE_ERROR
     return Status.UNSUPPORTED

@@ -46,6 +46,22 @@ def read_figures(binary: bytes, kernel: str) -> Figures:
     return figures
 
 
+def undefined_symbols(binary: bytes) -> tuple[str, ...]:
+    """Names that the code object uses and nothing in it defines, weak ones left out.
+
+    Raises:
+        BinaryError: not an hsaco, or damaged.
+    """
+    with opened(binary, "hsaco", "EM_AMDGPU") as elf:
+        table = elf.get_section_by_name(".dynsym")
+        symbols = table.iter_symbols() if table else ()
+        return tuple(
+            symbol.name
+            for symbol in symbols
+            if symbol.name and symbol["st_shndx"] == "SHN_UNDEF" and symbol["st_info"]["bind"] != "STB_WEAK"
+        )
+
+
 def _metadata(elf: Any) -> Iterator[Mapping[str, Any]]:
     for segment in elf.iter_segments("PT_NOTE"):
         for note in segment.iter_notes():
