@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -484,45 +485,80 @@ class Launch:
     limits_broken: tuple[str, ...] = ()  # each in words: "shared memory 131072 B > 101376 B"
     lacks: tuple[str, ...] = ()  # what the source asked for and the binary provably has not, each in words
     trial: bool = False  # made by an autotuner to choose among configurations
+    forward: bool = False  # made by the forward pass of a backward cell, whose figures leave it out
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What autotuned kernels may run as on a target that is absent, where nobody can say what they will.
+
+    A figure of ``ranges`` is the worst over the launches of one call, at its best and at its
+    worst choice of configurations.
+    """
+
+    calls: int  # calls of autotuned kernels in one call of the fused function
+    configurations: int  # tried, over all these calls
+    usable: int  # of them, those that built within the target's limits
+    ranges: Mapping[str, tuple[float, float]]  # figure → lowest and highest, units as in Build; empty if none is usable
+    failed: Mapping[str, str]  # configuration → why it can't run
+    limits_broken: tuple[str, ...] = ()  # where they leave a call no usable configuration
+    omitted_failed: int = 0  # more that failed than a record had room for
 
 
 @dataclass(frozen=True)
 class Build:
-    """All launches of one call, and the worst figure of each kind over them."""
+    """All launches of one call, and the worst figure of each kind over them.
+
+    Figures count the launches that the cell is about: not an autotuner's trials, and in a
+    backward cell not those of the forward pass, unless it alone launches (it then computes the
+    gradients too). Where nobody knows which configuration runs, every usable one counts.
+    """
 
     launches: tuple[Launch, ...]
     build_key: str
-    omitted_launches: int = 0  # more that a record had no room for; the worst of each figure is never among them
+    omitted_launches: int = 0  # more that count and a record had no room for; no worst figure is among them
+    tuning: Tuning | None = None  # where autotuned kernels run in a configuration that nobody knows
+
+    @property
+    def counted(self) -> tuple[Launch, ...]:
+        """Launches that the cell is about and that are made for certain."""
+        return tuple(x for x in self.launches if not x.trial and not x.forward)
+
+    @property
+    def candidates(self) -> tuple[Launch, ...]:
+        """Those counted, and every usable configuration of an autotuned kernel."""
+        trials = [x for x in self.launches if x.trial and not x.forward and not x.limits_broken]
+        return (*self.counted, *(trials if self.tuning else ()))
 
     @property
     def launch_count(self) -> int:
-        """Launches of one call, those a record had no room for included."""
-        return len(self.launches) + self.omitted_launches
+        """Launches of one call that figures count, those a record had no room for included."""
+        return len(self.counted) + self.omitted_launches + (self.tuning.calls if self.tuning else 0)
 
     @property
     def registers_per_thread(self) -> int | None:
         """Most registers of any launch."""
-        return max((x.resources.registers_per_thread for x in self.launches), default=None)
+        return max((x.resources.registers_per_thread for x in self.candidates), default=None)
 
     @property
     def spill_bytes_per_thread(self) -> int | None:
         """Most spilled bytes of any launch."""
-        return max((x.resources.spill_bytes_per_thread for x in self.launches), default=None)
+        return max((x.resources.spill_bytes_per_thread for x in self.candidates), default=None)
 
     @property
     def shared_bytes_per_block(self) -> int | None:
         """Most shared memory of any launch."""
-        return max((x.resources.shared_bytes_per_block for x in self.launches), default=None)
+        return max((x.resources.shared_bytes_per_block for x in self.candidates), default=None)
 
     @property
     def threads_per_block(self) -> int | None:
         """Most threads of any launch."""
-        return max((x.resources.threads_per_block for x in self.launches), default=None)
+        return max((x.resources.threads_per_block for x in self.candidates), default=None)
 
     @property
     def worst_occupancy(self) -> Occupancy | None:
         """Lowest theoretical occupancy of any launch."""
-        return min((x.occupancy for x in self.launches), key=lambda o: o.percent, default=None)
+        return min((x.occupancy for x in self.candidates), key=lambda o: o.percent, default=None)
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -531,8 +567,9 @@ class Build:
 
     @property
     def limits_broken(self) -> tuple[str, ...]:
-        """Limits of the target that any launch breaks, in order, without repeats."""
-        return tuple(dict.fromkeys(text for x in self.launches for text in x.limits_broken))
+        """Limits of the target that the call breaks, in order, without repeats."""
+        tuned = self.tuning.limits_broken if self.tuning else ()
+        return tuple(dict.fromkeys((*(text for x in self.counted for text in x.limits_broken), *tuned)))
 
 
 @dataclass(frozen=True)
@@ -733,6 +770,21 @@ class End:
     counts: Mapping[str, int]  # status → records
     finished: str  # ISO 8601, UTC
     exit: str = "complete"  # or interrupted
+
+
+SAMPLES = 1024
+"""Elements of an output that a fingerprint keeps; all of an output that has no more."""
+
+
+def sampled_positions(count: int) -> list[int]:
+    """Positions of the kept elements in a flattened output of ``count``: one in each of 1,024 equal parts.
+
+    The place within a part is a multiplicative hash of its number, so that no row length meets it.
+    """
+    if count <= SAMPLES:
+        return list(range(count))
+    edges = [count * i // SAMPLES for i in range(SAMPLES + 1)]
+    return [low + (i * 2654435761 % 2**32) % (high - low) for i, (low, high) in enumerate(itertools.pairwise(edges))]
 
 
 def digest(value: Any, length: int = 16) -> str:

@@ -7,111 +7,150 @@ knows the device.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
-from portkit.model import Build, Cell, Direction, KernelCase, Outcome, Stage, Status, Verdict
-from portkit.run import stages
+from portkit.model import Build, Cell, Direction, KernelCase, Outcome, Stage, Status, Verdict, Work
+from portkit.run.calls import Upstream, is_floating, upstream_for
 from portkit.run.classify import describe, failing_line
+from portkit.run.families import Families, run_families
+from portkit.run.fingerprint import fingerprint
+from portkit.run.guards import same_bits
 from portkit.run.inputs import InputMaker, hash_tensors
-from portkit.run.reference import Outputs, as_outputs, float64_reference, unfused
-from portkit.run.verify import Run, judge
+from portkit.run.reference import ReferenceMaker, unfused
+from portkit.run.verify import Run, judge, worst_outcome
+from portkit.run.watched import Observe, Ran, Runner, StageFailed, guarded_stage, run_fused, settle
 
-Explain = Callable[[BaseException, Stage], Outcome | None]
-"""Outcome of an exception that the device explains whatever the stage; None for others."""
+__all__ = ["Evaluation", "Observe", "Runner", "StageFailed", "evaluate", "work_of"]
 
-
-class Recorder(Protocol):
-    """What records the launches made while it is open."""
-
-    def take(self) -> Build:
-        """The build of the launches so far."""
-
-
-Observe = Callable[[], contextlib.AbstractContextManager[Recorder]]
-"""Opens a recorder of launches."""
-
-
-class StageFailed(Exception):  # noqa: N818  (an event of the run, not an error of portkit)
-    """A stage ended the cell."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        self.outcome = outcome
-        super().__init__(outcome.message)
-
-
-@dataclass(frozen=True)
-class Runner:
-    """How cells run on a device, or in the interpreter."""
-
-    device: str  # cpu or cuda
-    explain: Explain
-    observe: Observe | None = None  # None: launches are not recorded
-    truncates: bool = False  # conversions to bfloat16 cut instead of rounding
+RUNS = 3
+"""Calls of the fused function on the same inputs, compared bit by bit."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A judged cell, with the inputs for what comes after."""
+    """A judged cell, with what comes after needs."""
 
     inputs: dict[str, Any]
+    upstream: Upstream  # gradients that come in; empty for a forward cell
     verdict: Verdict
     outcome: Outcome
     build: Build | None  # None: nobody observed the launches
+    fingerprint: bytes
+    nulls: dict[str, str]  # what of the verdict is unknown, and why
 
 
 def evaluate(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> Evaluation:
-    """Run and judge one forward cell.
+    """Run and judge one cell, forward or backward, and its input families.
 
     Raises:
         StageFailed: a stage raised; carries the cell's outcome.
     """
-    if cell.direction is Direction.BACKWARD:
-        raise StageFailed(Outcome(Status.CAPTURE_FAILED, Stage.VERIFY, "gradients are built, not yet judged"))
     explain = runner.explain
-    with _stage(Stage.INPUTS, Status.CAPTURE_FAILED, explain):
-        inputs = case.inputs(InputMaker(seed, runner.device), cell.shape, cell.dtype)
+    maker = ReferenceMaker(case, cell, runner.free_bytes)
+    with guarded_stage(Stage.INPUTS, Status.CAPTURE_FAILED, explain):
+        make = InputMaker(seed, runner.device)
+        inputs = case.inputs(make, cell.shape, cell.dtype)
         input_hash = hash_tensors(inputs)
-    with _stage(Stage.REFERENCE, Status.REFERENCE_FAILED, explain):
-        reference64 = _settled(float64_reference(case, inputs))
-    with _stage(Stage.REFERENCE, Status.BASELINE_FAILED, explain):
-        baseline = _settled(unfused(case, inputs))
-    with _stage(Stage.RUN, Status.LAUNCH_ERROR, explain):
-        fused, build = _run_fused(case, cell, inputs, runner.observe)
-    with _stage(Stage.VERIFY, Status.CAPTURE_FAILED, explain):
-        run = Run(inputs, input_hash, fused, baseline, reference64, runner.truncates)
+    with guarded_stage(Stage.REFERENCE, Status.REFERENCE_FAILED, explain):
+        upstream = _upstream(case, cell, inputs, make, maker)
+        reference = maker.make(inputs, upstream)
+        settle(reference.results)
+        margins = maker.margins(reference, inputs)
+        stale = maker.like(reference, _other_inputs(case, cell, runner, seed), upstream)
+    with guarded_stage(Stage.REFERENCE, Status.BASELINE_FAILED, explain):
+        baseline = settle(unfused(case, cell, inputs, upstream))
+    with guarded_stage(Stage.RUN, Status.LAUNCH_ERROR, explain):
+        ran, repeatable = _run_repeatedly(case, cell, inputs, upstream, runner)
+    with guarded_stage(Stage.VERIFY, Status.CAPTURE_FAILED, explain):
+        run = Run(
+            input_hash=input_hash,
+            fused=ran.results,
+            unfused=baseline,
+            reference=reference,
+            stale=stale,
+            margins=margins,
+            beside=ran.beside,
+            changed=ran.changed,
+            repeatable=repeatable,
+            runs=RUNS,
+            truncates=runner.truncates,
+        )
         verdict, outcome = judge(case, cell, run)
-    return Evaluation(inputs, verdict, outcome, build)
+        printed = fingerprint(ran.results.named, input_hash)
+    families = run_families(case, cell, runner, seed)
+    return Evaluation(
+        inputs,
+        upstream,
+        replace(verdict, families=families.lines, families_shape=families.shape),
+        worst_outcome([each for each in (outcome, families.outcome) if each.status is not Status.PASSED]),
+        ran.build,
+        printed,
+        _left_out(families),
+    )
 
 
-def _run_fused(
-    case: KernelCase, cell: Cell, inputs: dict[str, Any], observe: Observe | None
-) -> tuple[Outputs, Build | None]:
-    params = case.variants[cell.variant]
-    with torch.no_grad():
-        if observe is None:
-            return _settled(as_outputs(case.fused(**inputs, **params))), None
-        with observe() as recorder:
-            outputs = _settled(as_outputs(case.fused(**inputs, **params)))
-        return outputs, recorder.take()
+def work_of(case: KernelCase, cell: Cell) -> tuple[Work | None, dict[str, str]]:
+    """The work of a cell; where its model raises, none, and the reason as a null.
 
-
-def _settled(outputs: Outputs) -> Outputs:
-    """Wait for the device, so that a fault shows in the stage that made it."""
-    if any(x.is_cuda for x in outputs):
-        torch.cuda.synchronize()
-    return outputs
-
-
-@contextlib.contextmanager
-def _stage(stage: Stage, status: Status, explain: Explain) -> Iterator[None]:
+    A verdict needs no work model, so the cell's status does not change.
+    """
     try:
-        stages.enter(stage)
-        yield
+        return case.work(cell.shape, cell.dtype), {}
     except Exception as error:
-        own = Outcome(status, stage, f"{describe(error)} at {failing_line(error)}")
-        raise StageFailed(explain(error, stage) or own) from error
+        return None, {"work": f"the case's work model raised {describe(error)} at {failing_line(error)}"}
+
+
+def _upstream(
+    case: KernelCase, cell: Cell, inputs: dict[str, Any], make: InputMaker, maker: ReferenceMaker
+) -> Upstream:
+    """Gradients that come in, of the shape and dtype of the forward outputs."""
+    if cell.direction is Direction.FORWARD:
+        return ()
+    forward = replace(cell, direction=Direction.FORWARD)
+    return upstream_for([tensor for _, tensor in unfused(case, forward, inputs).named], make)
+
+
+def _other_inputs(case: KernelCase, cell: Cell, runner: Runner, seed: int) -> dict[str, Any]:
+    """Other values, half as large: what an earlier call may have worked on."""
+    inputs = case.inputs(InputMaker(seed + 1, runner.device), cell.shape, cell.dtype)
+    return {name: _halved(value) if is_floating(value) else value for name, value in inputs.items()}
+
+
+def _halved(value: torch.Tensor) -> torch.Tensor:
+    return (value.to(torch.float32) / 2).to(value.dtype) if value.element_size() == 1 else value / 2
+
+
+def _run_repeatedly(
+    case: KernelCase, cell: Cell, inputs: dict[str, Any], upstream: Upstream, runner: Runner
+) -> tuple[Ran, bool]:
+    """The first run, and whether the others gave the same bits; faults of all of them."""
+    first = run_fused(case, cell, inputs, upstream, runner.observe)
+    repeatable = True
+    for _ in range(RUNS - 1):
+        again = run_fused(case, cell, inputs, upstream)
+        repeatable = repeatable and _same(first, again)
+        first = replace(
+            first,
+            beside=tuple(dict.fromkeys((*first.beside, *again.beside))),
+            changed=tuple(dict.fromkeys((*first.changed, *again.changed))),
+        )
+    return first, repeatable
+
+
+def _same(one: Ran, other: Ran) -> bool:
+    pairs = zip(one.results.tensors, other.results.tensors, strict=False)
+    return len(one.results.tensors) == len(other.results.tensors) and all(
+        a is b if a is None or b is None else _alike(a, b) for a, b in pairs
+    )
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    form = ((one.shape, one.stride(), one.dtype), (other.shape, other.stride(), other.dtype))
+    return form[0] == form[1] and same_bits(one, other)
+
+
+def _left_out(families: Families) -> dict[str, str]:
+    return {f"verdict.families.{name}": why for name, why in families.left_out.items()}

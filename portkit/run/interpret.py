@@ -12,17 +12,17 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+import torch
 from triton.runtime.errors import InterpreterError
 
 from portkit.errors import HostError
 from portkit.model import Cell, CellResult, Evidence, KernelCase, Outcome, Stage, Status
 from portkit.run.classify import describe, root_cause
-from portkit.run.evaluate import Runner, StageFailed, evaluate
+from portkit.run.evaluate import Runner, StageFailed, evaluate, work_of
 
-NULLS = {
-    "build": "the interpreter compiles nothing",
-    "timing": "the interpreter's time says nothing about a GPU",
-}
+FAMILY_GAPS = {("denormal", "bfloat16"): "Triton's interpreter loses bits of bfloat16 denormals"}
+
+NULLS = {"build": "the interpreter compiles nothing", "timing": "the interpreter's time says nothing about a GPU"}
 
 
 def interpret_cell(case: KernelCase, cell: Cell, *, seed: int = 0) -> CellResult:
@@ -44,16 +44,19 @@ def interpret_cell(case: KernelCase, cell: Cell, *, seed: int = 0) -> CellResult
     gap = case.interpreter_gaps.get(cell.dtype)
     if gap is not None:
         return _result(case, cell, Outcome(Status.UNSUPPORTED, Stage.RUN, gap))
+    torch.set_num_threads(1)  # small tensors; other workers have the other cores
     try:
-        evaluation = evaluate(case, cell, Runner("cpu", _explain, truncates=True), seed=seed)
+        done = evaluate(case, cell, RUNNER, seed=seed)
     except StageFailed as failed:
         return _result(case, cell, failed.outcome)
-    return replace(_result(case, cell, evaluation.outcome), verdict=evaluation.verdict)
+    blank = _result(case, cell, done.outcome)
+    nulls = {**blank.nulls, **done.nulls}
+    return replace(blank, verdict=done.verdict, nulls=nulls, blobs={"fingerprint": done.fingerprint})
 
 
 def _result(case: KernelCase, cell: Cell, outcome: Outcome) -> CellResult:
-    work = case.work(cell.shape, cell.dtype)
-    return CellResult(cell, Evidence.INTERPRETED, outcome, work=work, nulls=dict(NULLS))
+    work, nulls = work_of(case, cell)
+    return CellResult(cell, Evidence.INTERPRETED, outcome, work=work, nulls={**NULLS, **nulls})
 
 
 def _explain(error: BaseException, stage: Stage) -> Outcome | None:
@@ -63,3 +66,6 @@ def _explain(error: BaseException, stage: Stage) -> Outcome | None:
     if isinstance(error, MemoryError):
         return Outcome(Status.LAUNCH_ERROR, stage, f"out of memory at {stage}")
     return None
+
+
+RUNNER = Runner("cpu", _explain, truncates=True, family_gaps=FAMILY_GAPS, hurried=True)

@@ -7,17 +7,18 @@ the result is filled all the same, and whoever owns the process starts another.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
 from triton.runtime.errors import OutOfResources
 
-from portkit.model import Cell, CellResult, Evidence, KernelCase, Outcome, Stage, Status, Target, Verdict
+from portkit.model import Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status, Target, Verdict
 from portkit.run import stages
+from portkit.run.calls import as_outputs, backward, differentiable
 from portkit.run.classify import classify, describe
-from portkit.run.evaluate import Evaluation, Observe, Runner, StageFailed, evaluate
+from portkit.run.evaluate import Evaluation, Observe, Runner, StageFailed, evaluate, work_of
 from portkit.run.timing import FUSED, Samples, flush_size, sample, summarize
 
 _FAULTS = (
@@ -52,14 +53,24 @@ def measure_cell(
         A filled result, whatever happened. There is a time only where the fused result
         was right, and a speedup only where the baseline was right too.
     """
-    blank = CellResult(cell, Evidence.MEASURED, Outcome(Status.PASSED), work=case.work(cell.shape, cell.dtype))
+    work, nulls = work_of(case, cell)
+    blank = CellResult(cell, Evidence.MEASURED, Outcome(Status.PASSED), work=work, nulls=nulls)
     with _device_memory():
         try:
             done = evaluate(case, cell, Runner("cuda", device_failure, observe), seed=seed)
         except StageFailed as failed:
             why = f"{failed.outcome.status} at {failed.outcome.stage}"
-            return replace(blank, outcome=failed.outcome, nulls=dict.fromkeys(("build", "verdict", "timing"), why))
-        judged = replace(blank, outcome=done.outcome, verdict=done.verdict, build=done.build, nulls=_nulls(done))
+            return replace(
+                blank, outcome=failed.outcome, nulls={**nulls, **dict.fromkeys(("build", "verdict", "timing"), why)}
+            )
+        judged = replace(
+            blank,
+            outcome=done.outcome,
+            verdict=done.verdict,
+            build=done.build,
+            nulls={**nulls, **done.nulls, **_nulls(done)},
+            blobs={"fingerprint": done.fingerprint},
+        )
         return _timed(judged, case, done, target)
 
 
@@ -85,20 +96,30 @@ def _timed(judged: CellResult, case: KernelCase, done: Evaluation, target: Targe
         return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {done.outcome.status}"})
     stages.enter(Stage.TIMING)
     try:
-        samples = _samples(case, judged, done.inputs, target)
+        samples = _samples(case, judged, done, target)
     except Exception as error:
         outcome = device_failure(error, Stage.TIMING) or Outcome(Status.LAUNCH_ERROR, Stage.TIMING, describe(error))
         return replace(judged, outcome=outcome, nulls={**judged.nulls, "timing": outcome.message})
-    return replace(judged, timing=summarize(samples), blobs={"samples": samples.to_json()})
+    return replace(judged, timing=summarize(samples), blobs={**judged.blobs, "samples": samples.to_json()})
 
 
-def _samples(case: KernelCase, judged: CellResult, inputs: Mapping[str, Any], target: Target) -> Samples:
+def _samples(case: KernelCase, judged: CellResult, done: Evaluation, target: Target) -> Samples:
     params = case.variants[judged.cell.variant]
-    functions = {FUSED: lambda: case.fused(**inputs, **params)}
+    functions = {FUSED: _timed_call(case, judged.cell, done, lambda **given: case.fused(**given, **params))}
     if "speedup.eager" not in judged.nulls:
-        functions["eager"] = lambda: case.reference(**inputs)
+        functions["eager"] = _timed_call(case, judged.cell, done, case.reference)
     with torch.no_grad():
         return sample(functions, flush_bytes=flush_size(target))
+
+
+def _timed_call(case: KernelCase, cell: Cell, done: Evaluation, function: Callable[..., Any]) -> Callable[[], object]:
+    """What one sample times: the function; backward, its gradient alone, of a forward pass made before."""
+    if cell.direction is Direction.FORWARD:
+        return lambda: function(**done.inputs)
+    leaves = {name: done.inputs[name].detach().requires_grad_() for name in differentiable(case, done.inputs)}
+    with torch.enable_grad():
+        outputs = as_outputs(function(**{**done.inputs, **leaves}))
+    return lambda: backward(outputs, list(leaves.values()), done.upstream, keep=True)
 
 
 def _nulls(done: Evaluation) -> dict[str, str]:

@@ -1,51 +1,163 @@
-"""The unfused chain of a case, in float64 as reference and in its own dtype as baseline."""
+"""The unfused chain of a case in float64, wholly, by rows, or on some rows only.
+
+A float64 copy of a large cell may not fit beside it. What the chain needs is taken as
+eight bytes for every element that it moves (``work.unfused_bytes``): as if it freed
+nothing, so at most too much. The reference is made
+
+1. whole, on the cell's device, where that is at most half of the memory that is free;
+2. in slices of rows, for a case that names its ``row_inputs``, where the outputs alone fit;
+3. on some rows, spread evenly from the first to the last, where they do not;
+4. whole, in the host's memory, for a case without ``row_inputs``, and for gradients.
+
+The record says which.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import psutil
 import torch
 
-from portkit.model import KernelCase
+from portkit.model import DTYPE_BYTES, Cell, Direction, KernelCase
+from portkit.run.calls import Results, Upstream, call, is_floating, upcast
 
-Outputs = tuple[torch.Tensor, ...]
+FreeBytes = Callable[[torch.device], int]
+"""Bytes that a device, or the host for ``cpu``, has free."""
 
-
-def unfused(case: KernelCase, inputs: Mapping[str, Any]) -> Outputs:
-    """Outputs of the unfused chain in the dtype of the inputs."""
-    with torch.no_grad():
-        return as_outputs(case.reference(**inputs))
-
-
-def float64_reference(case: KernelCase, inputs: Mapping[str, Any]) -> Outputs:
-    """Outputs of the unfused chain over the inputs, upcast exactly, in float64.
-
-    Runs on the device of the inputs; integers and values that are no tensors stay.
-    """
-    with torch.no_grad():
-        return as_outputs(case.reference(**{name: _upcast(value) for name, value in inputs.items()}))
+_SHARE = 0.5  # of the free memory that a reference may take
+_GIB = 2**30
 
 
-def as_outputs(value: Any) -> Outputs:
-    """A returned tensor, or tuple or list of tensors, as a tuple.
-
-    Raises:
-        TypeError: something else was returned.
-    """
-    outputs = (value,) if isinstance(value, torch.Tensor) else value
-    if not isinstance(outputs, (tuple, list)) or not all(isinstance(x, torch.Tensor) for x in outputs):
-        raise TypeError(f"returned {_kind(value)}, not a tensor or a tuple of tensors")
-    return tuple(outputs)
+class ReferenceTooLargeError(Exception):
+    """No memory holds the reference."""
 
 
-def _kind(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of " + ", ".join(type(x).__name__ for x in value)
-    return type(value).__name__
+@dataclass(frozen=True)
+class Reference:
+    """Results in float64, and what of the cell's results they stand for."""
+
+    results: Results
+    how: str = "whole"
+    rows: torch.Tensor | None = None  # indices on the first axis; None: all
+
+    def part_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The elements of a whole result that this reference speaks of."""
+        return tensor if self.rows is None else tensor[self.rows]
 
 
-def _upcast(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.to(torch.float64)
-    return value
+@dataclass(frozen=True)
+class ReferenceMaker:
+    """Makes the float64 reference of one cell within the memory that is free."""
+
+    case: KernelCase
+    cell: Cell
+    free_bytes: FreeBytes
+
+    def make(self, inputs: Mapping[str, Any], upstream: Upstream = ()) -> Reference:
+        """The reference for these inputs.
+
+        Raises:
+            ReferenceTooLargeError: it fits nowhere.
+        """
+        device = device_of(inputs)
+        needed, budget = self._needed(inputs), int(self.free_bytes(device) * _SHARE)
+        if needed <= budget:
+            return Reference(self._whole(inputs, upstream))
+        if self.case.row_inputs and self.cell.direction is Direction.FORWARD:
+            return self._by_rows(inputs, needed, budget)
+        return self._on_host(inputs, upstream, needed, device)
+
+    def like(self, other: Reference, inputs: Mapping[str, Any], upstream: Upstream = ()) -> Results:
+        """The reference for other inputs, of the same rows."""
+        if other.rows is not None:
+            return self._whole(_take_rows(inputs, self.case.row_inputs, other.rows), ())
+        return self.make(inputs, upstream).results
+
+    def margins(self, reference: Reference, inputs: Mapping[str, Any]) -> dict[int, torch.Tensor]:
+        """How far each element of the discrete outputs is from a tie, for the reference's rows."""
+        rules = {i: rule.margin for i, rule in self.case.discrete.items() if rule.margin is not None}
+        if not rules or self.cell.direction is Direction.BACKWARD:
+            return {}
+        taken = inputs if reference.rows is None else _take_rows(inputs, self.case.row_inputs, reference.rows)
+        wide = {name: _upcast(value, copy=False) for name, value in taken.items()}
+        with torch.no_grad():
+            return {i: margin(**wide) for i, margin in rules.items()}
+
+    def _whole(self, inputs: Mapping[str, Any], upstream: Upstream) -> Results:
+        wide = {name: _upcast(value, copy=name in self.case.in_place) for name, value in inputs.items()}
+        return call(self.case.reference, self.case, self.cell, wide, upcast(upstream))
+
+    def _needed(self, inputs: Mapping[str, Any]) -> int:
+        own = sum(int(value.numel()) * 8 for value in inputs.values() if isinstance(value, torch.Tensor))
+        try:
+            moved = int(self.case.work(self.cell.shape, self.cell.dtype).unfused_bytes)
+        except Exception:  # a work model of no use: the inputs, and as much again for each of four operations
+            return own * 5
+        needed = max(own, moved * 8 // DTYPE_BYTES[self.cell.dtype])
+        return needed if self.cell.direction is Direction.FORWARD else 3 * needed
+
+    def _by_rows(self, inputs: Mapping[str, Any], needed: int, budget: int) -> Reference:
+        """Slice by slice, as long as the outputs fit; then only as many rows as do."""
+        count = inputs[self.case.row_inputs[0]].shape[0]
+        step = max(1, int(count * budget / 2 / needed))  # half for a slice, half for the outputs
+        first = self._rows(inputs, torch.arange(min(step, count)))
+        size = sum(t.numel() * 8 for _, t in first.named) * count // min(step, count)
+        if size > budget // 2:
+            rows = torch.linspace(0, count - 1, min(step, count), dtype=torch.float64).round().to(torch.int64)
+            return Reference(self._rows(inputs, rows), f"{len(rows)} of {count} rows", rows.to(device_of(inputs)))
+        parts = [first, *(self._rows(inputs, r) for r in torch.arange(count).split(step)[1:])]
+        return Reference(_joined(parts), f"slices of {step} rows")
+
+    def _rows(self, inputs: Mapping[str, Any], rows: torch.Tensor) -> Results:
+        return self._whole(_take_rows(inputs, self.case.row_inputs, rows.to(device_of(inputs))), ())
+
+    def _on_host(self, inputs: Mapping[str, Any], upstream: Upstream, needed: int, device: torch.device) -> Reference:
+        host = torch.device("cpu")
+        if device.type == "cpu" or needed > self.free_bytes(host) * _SHARE:
+            raise ReferenceTooLargeError(
+                f"a float64 reference takes up to {math.ceil(needed / _GIB)} GiB, and neither device nor host "
+                "has twice that free: name the case's row_inputs, so that it can be made by rows"
+            )
+        moved = {name: value.cpu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+        results = self._whole(moved, tuple(None if x is None else x.cpu() for x in upstream))
+        tensors = tuple(None if t is None else t.to(device) for t in results.tensors)
+        return Reference(Results(results.names, tensors), "whole, made on the host")
+
+
+def unfused(case: KernelCase, cell: Cell, inputs: Mapping[str, Any], upstream: Upstream = ()) -> Results:
+    """Results of the unfused chain in the dtype of the inputs, which stay as they are."""
+    own = {name: value.clone() if name in case.in_place else value for name, value in inputs.items()}
+    return call(case.reference, case, cell, own, upstream)
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory of a GPU, or of the host, that may be had now; PyTorch's cached blocks count as free."""
+    if device.type != "cuda":
+        return int(psutil.virtual_memory().available)
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+
+
+def device_of(inputs: Mapping[str, Any]) -> torch.device:
+    """Where the first tensor of the inputs lives."""
+    tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
+    return tensors[0].device if tensors else torch.device("cpu")
+
+
+def _take_rows(inputs: Mapping[str, Any], names: Sequence[str], rows: torch.Tensor) -> dict[str, Any]:
+    return {name: value[rows] if name in names else value for name, value in inputs.items()}
+
+
+def _joined(parts: Sequence[Results]) -> Results:
+    tensors = [
+        torch.cat([t for t in column if t is not None]) for column in zip(*(p.tensors for p in parts), strict=True)
+    ]
+    return Results(parts[0].names, tuple(tensors))
+
+
+def _upcast(value: Any, *, copy: bool) -> Any:
+    return value.to(torch.float64, copy=copy) if is_floating(value) else value.clone() if copy else value

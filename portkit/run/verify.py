@@ -8,7 +8,7 @@ elements enter the error.
 
 **Limit** of an output, unless the case states one for the dtype:
 
-    limit = 2 e + r + u (16 + 4 log2 n)
+    limit = 2 e + r + u (16 + 4 log2 n) + c
 
     e   error of the unfused chain in the same dtype on the same device. Fusion must
         not cost accuracy; 2, because both are the largest of many random errors.
@@ -21,14 +21,16 @@ elements enter the error.
         rsqrt.approx, div.full), and exp(x) takes x log2(e) u from its argument.
     n   terms summed into one output. A sum by halves errs by at most u log2 n
         (Higham, "The accuracy of floating point summation", 1993); 4 for lanes that
-        first add some terms one after another.
+        first add some terms one after another. A gradient sums over what its input was
+        broadcast to as well.
+    c   conditioning, for input families alone: see :mod:`portkit.run.families`.
 
-Integer and bool outputs must be exact.
+Integer and bool outputs must be exact, and outputs with a rule of their own follow
+:mod:`portkit.run.discrete`.
 
-**Controls.** The same comparison must refuse, for every output: all zeros; one element
-off by 1/16 of ``|reference| + scale`` (four epsilons in dtypes coarser than that); two
-unequal rows swapped. A limit too wide to do so, or a reference that says nothing, is a
-``weak_check`` and no verdict.
+**Controls** (:mod:`portkit.run.controls`): the same check must refuse wrong results made
+for it. A limit too wide to do so, or a reference that says nothing, is a ``weak_check``
+and no verdict.
 
 All comparisons go in chunks: temporaries stay under 300 MiB.
 """
@@ -36,21 +38,23 @@ All comparisons go in chunks: temporaries stay under 300 MiB.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from portkit.model import Cell, KernelCase, Outcome, OutputError, Stage, Status, Verdict
+from portkit.run.calls import Results
+from portkit.run.controls import VISIBLE, controls, differing
+from portkit.run.discrete import DiscreteRule
+from portkit.run.guards import unwritten
 from portkit.run.inputs import hash_tensors
-from portkit.run.reference import Outputs
+from portkit.run.reference import Reference
+
+__all__ = ["UNFUSED_MULTIPLE", "VISIBLE", "Run", "compare", "judge", "worst_outcome"]
 
 UNFUSED_MULTIPLE = 2.0
 """How many times the unfused chain's error a fused result may have."""
-
-VISIBLE = 1 / 16
-"""Relative error of one element that every check must see."""
 
 _CHUNK = 1 << 22  # elements compared at once; 32 MiB in float64
 
@@ -78,67 +82,144 @@ class Limit:
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of a cell left to judge."""
+    """What the runs of a cell left to judge."""
 
-    inputs: Mapping[str, Any]  # as the fused function left them
-    input_hash: str  # ``hash_tensors`` of the inputs before it ran
-    fused: Outputs
-    unfused: Outputs  # of the unfused chain in the cell's dtype
-    reference64: Outputs  # of the unfused chain in float64
+    input_hash: str  # ``hash_tensors`` of the inputs before they ran
+    fused: Results
+    unfused: Results  # of the unfused chain in the cell's dtype
+    reference: Reference  # of the unfused chain in float64
+    stale: Results | None = None  # reference for other inputs
+    margins: Mapping[int, torch.Tensor] = field(default_factory=dict)  # position of a discrete output → its margins
+    beside: tuple[str, ...] = ()  # writes outside of tensors, in words
+    changed: tuple[str, ...] = ()  # inputs written to that are not declared in place
+    repeatable: bool | None = None  # whether all runs gave the same bits
+    runs: int = 1
     truncates: bool = False  # conversions to bfloat16 cut instead of rounding
 
 
 def judge(case: KernelCase, cell: Cell, run: Run) -> tuple[Verdict, Outcome]:
-    """Whether the fused outputs are right, and whether this check could have said no.
+    """Whether the fused results are right, and whether this check could have said no.
 
     Returns:
-        The verdict, and ``passed``, ``wrong_result`` or ``weak_check``.
+        The verdict, and ``passed`` or the first that applies of ``weak_check``,
+        ``out_of_bounds``, ``wrong_result`` and ``nondeterministic``.
     """
-    output_hash = hash_tensors({str(i): x for i, x in enumerate(run.fused)})
+    verdict = Verdict(
+        outputs=(),
+        input_hash=run.input_hash,
+        output_hash=hash_tensors(dict(run.fused.named)),
+        controls={},
+        repeatable=run.repeatable,
+        runs=run.runs,
+        guards_intact=not run.beside,
+        reference=run.reference.how,
+    )
     fault = _fault_of_form(run)
     if fault is not None:
-        return Verdict((), run.input_hash, output_hash, {}), Outcome(Status.WRONG_RESULT, Stage.VERIFY, fault)
-    tolerance = Tolerance(case, cell, run.truncates)
-    judged = [
-        _judge_output(tolerance, str(i), *tensors)
-        for i, tensors in enumerate(zip(run.fused, run.unfused, run.reference64, strict=True))
+        return verdict, worst_outcome([*_outcomes(case, run), Outcome(Status.WRONG_RESULT, Stage.VERIFY, fault)])
+    judged = [_judge_output(case, cell, output, run.truncates) for output in _outputs(case, run)]
+    refused = _all_refused([one for _, _, one in judged])
+    outcomes = [*_weakness(refused), *_outcomes(case, run)]
+    if messages := [message for _, message, _ in judged if message]:
+        outcomes.append(Outcome(Status.WRONG_RESULT, Stage.VERIFY, "; ".join(messages)))
+    return replace(verdict, outputs=tuple(o for o, _, _ in judged), controls=refused), worst_outcome(outcomes)
+
+
+def worst_outcome(outcomes: Sequence[Outcome]) -> Outcome:
+    """The first in the order of :class:`Status`; ``passed`` where there is none."""
+    order = list(Status)
+    return min(outcomes, key=lambda outcome: order.index(outcome.status), default=Outcome(Status.PASSED))
+
+
+def compare(
+    result: torch.Tensor,
+    reference: torch.Tensor,
+    scale: float,
+    *,
+    flushed: torch.Tensor | None = None,
+    excused: torch.Tensor | None = None,
+) -> Difference:
+    """Largest error of ``result`` against a float64 reference of the same shape.
+
+    Args:
+        result: in the output's dtype.
+        reference: in float64.
+        scale: root mean square of the reference.
+        flushed: another reference that is as right, element by element.
+        excused: a result whose NaN and Inf are as right as the reference's.
+    """
+    flat = result.reshape(-1)
+    others = [None if x is None else x.reshape(-1) for x in (reference, flushed, excused)]
+    parts = [
+        _compare_part(flat[part], *(None if x is None else x[part] for x in others), scale=scale)
+        for part in _chunks(flat.numel())
     ]
-    controls = _all_refused([controls for _, _, controls in judged])
-    verdict = Verdict(tuple(output for output, _, _ in judged), run.input_hash, output_hash, controls)
-    return verdict, _outcome(controls, [message for _, message, _ in judged if message])
+    agree = not parts or bool(torch.stack([part.agree for part in parts]).all())
+    if not parts or not bool(torch.stack([part.compared for part in parts]).any()):
+        return Difference(None, 0, agree)
+    value, chunk = torch.stack([part.worst for part in parts]).max(dim=0)
+    return Difference(float(value), int(parts[int(chunk)].where) + int(chunk) * _CHUNK, agree)
 
 
-def compare(result: torch.Tensor, reference: torch.Tensor, scale: float) -> Difference:
-    """Largest error of ``result`` against a float64 reference of the same shape."""
-    worst, where, agree, compared = [], [], [], []
-    flat, flat_reference = result.reshape(-1), reference.reshape(-1)
-    for first, last in _chunks(flat.numel()):
-        got, wanted = flat[first:last].to(torch.float64), flat_reference[first:last].to(torch.float64)
-        rounded = wanted.to(result.dtype).to(torch.float64)
-        finite = got.isfinite() & rounded.isfinite()
-        agree.append((finite | (got == rounded) | (got.isnan() & rounded.isnan())).all())
-        compared.append(finite.any())
-        error = ((got - wanted).abs_() / (wanted.abs() + scale)).masked_fill_(~finite, 0.0)
-        value, index = error.max(dim=0)
-        worst.append(value)
-        where.append(index + first)
-    if not worst or not bool(torch.stack(compared).any()):
-        return Difference(None, 0, not agree or bool(torch.stack(agree).all()))
-    value, chunk = torch.stack(worst).max(dim=0)
-    return Difference(float(value), int(torch.stack(where)[chunk]), bool(torch.stack(agree).all()))
+@dataclass(frozen=True)
+class _Part:
+    """Findings of one chunk, on the device."""
+
+    worst: torch.Tensor
+    where: torch.Tensor  # within the chunk
+    agree: torch.Tensor
+    compared: torch.Tensor  # whether anything was finite
+
+
+def _compare_part(
+    result: torch.Tensor,
+    reference: torch.Tensor,
+    flushed: torch.Tensor | None,
+    excused: torch.Tensor | None,
+    *,
+    scale: float,
+) -> _Part:
+    got, wanted = result.to(torch.float64), reference.to(torch.float64)
+    rounded = wanted.to(result.dtype).to(torch.float64)
+    finite = got.isfinite() & rounded.isfinite()
+    agree = finite | _alike(got, rounded)
+    if excused is not None:
+        other = excused.to(torch.float64)
+        agree |= _alike(got, other) & ~other.isfinite()
+    error = (got - wanted).abs_() / (wanted.abs() + scale)
+    if flushed is not None:
+        error = torch.minimum(error, (got - flushed).abs_() / (wanted.abs() + scale))
+    worst, where = error.masked_fill_(~finite, 0.0).max(dim=0)
+    return _Part(worst, where, agree.all(), finite.any())
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return (one == other) | (one.isnan() & other.isnan())
 
 
 def root_mean_square(reference: torch.Tensor) -> float:
     """Root mean square of the finite elements; 1 where it would be zero."""
     flat = reference.reshape(-1)
+    largest = _largest_finite(flat)
+    if not largest:
+        return 1.0
     total = torch.zeros((), dtype=torch.float64, device=flat.device)
     count = torch.zeros((), dtype=torch.int64, device=flat.device)
-    for first, last in _chunks(flat.numel()):
-        part = flat[first:last].to(torch.float64)
+    for chunk in _chunks(flat.numel()):
+        part = flat[chunk].to(torch.float64)
         finite = part.isfinite()
-        total += part.masked_fill(~finite, 0.0).square_().sum()
+        # Over the largest: the square of 1e-200 is 0 in float64.
+        total += part.masked_fill(~finite, 0.0).div_(largest).square_().sum()
         count += finite.sum()
-    return math.sqrt(float(total) / max(int(count), 1)) or 1.0
+    return math.sqrt(float(total) / max(int(count), 1)) * largest or 1.0
+
+
+def _largest_finite(flat: torch.Tensor) -> float:
+    largest = [
+        part.masked_fill(~part.isfinite(), 0.0).abs().max()
+        for part in (flat[chunk].to(torch.float64) for chunk in _chunks(flat.numel()))
+    ]
+    return float(torch.stack(largest).max()) if largest else 0.0
 
 
 @dataclass(frozen=True)
@@ -149,18 +230,43 @@ class Tolerance:
     cell: Cell
     truncates: bool = False
 
-    def limit(self, dtype: torch.dtype, unfused_error: float | None, scale: float) -> Limit:
-        """Limit of an output of ``dtype`` whose reference has the root mean square ``scale``."""
+    def limit(
+        self,
+        dtype: torch.dtype,
+        unfused_error: float | None,
+        scale: float,
+        *,
+        terms: int = 1,
+        conditioning: float | None = None,
+    ) -> Limit:
+        """Limit of an output of ``dtype`` whose reference has the root mean square ``scale``.
+
+        Args:
+            dtype: of the output.
+            unfused_error: of the unfused chain; None where it is not finite.
+            scale: root mean square of the reference.
+            terms: at least so many were summed into one element.
+            conditioning: what inputs off by one rounding change, where that counts.
+        """
         if self.cell.dtype in self.case.limits:
             return Limit(self.case.limits[self.cell.dtype], f"the case's own limit for {self.cell.dtype}")
         if not dtype.is_floating_point:
             return Limit(0.0, "exact")
         rounding, rounding_name = self._rounding(dtype, scale)
         unit, unit_name = self._accumulation(dtype)
-        growth = 16 + 4 * math.log2(max(self.case.reduction_length(self.cell.shape), 1))
-        value = UNFUSED_MULTIPLE * (unfused_error or 0.0) + rounding + unit * growth
+        growth = self.growth(terms)
+        value = UNFUSED_MULTIPLE * (unfused_error or 0.0) + rounding + unit * growth + (conditioning or 0.0)
         known = "unfused not finite" if unfused_error is None else f"{UNFUSED_MULTIPLE:g} x unfused {unfused_error:.1e}"
-        return Limit(value, f"{known} + {rounding_name} {rounding:.1e} + {unit_name} {unit:.1e} x {growth:.0f}")
+        moved = "" if conditioning is None else f" + conditioning {conditioning:.1e}"
+        return Limit(value, f"{known} + {rounding_name} {rounding:.1e} + {unit_name} {unit:.1e} x {growth:.0f}{moved}")
+
+    def growth(self, terms: int = 1) -> float:
+        """Roundings that a right result may be off by."""
+        return 16 + 4 * math.log2(max(self.case.reduction_length(self.cell.shape), terms, 1))
+
+    def band(self, given: float | None) -> float:
+        """The band around ties of a discrete output."""
+        return given if given is not None else self._accumulation(torch.float32)[0] * self.growth()
 
     def _accumulation(self, dtype: torch.dtype) -> tuple[float, str]:
         if dtype is torch.float64:
@@ -176,103 +282,188 @@ class Tolerance:
         return half, f"rounding to {name}"
 
 
-def _judge_output(
-    tolerance: Tolerance, name: str, result: torch.Tensor, unfused: torch.Tensor, reference: torch.Tensor
-) -> tuple[OutputError, str, dict[str, bool]]:
-    """The output's errors, what is wrong with it in words, and the controls."""
+@dataclass(frozen=True)
+class Output:
+    """One output of a cell, or one gradient, with what it is judged by."""
+
+    name: str
+    fused: torch.Tensor
+    unfused: torch.Tensor
+    reference: torch.Tensor
+    stale: torch.Tensor | None
+    terms: int  # summed into one element of a gradient
+    discrete: bool
+    margin: torch.Tensor | None
+    band: float | None
+    step: int | None
+
+    @property
+    def dtype(self) -> str:
+        """PyTorch's name of its dtype."""
+        return str(self.fused.dtype).removeprefix("torch.")
+
+
+@dataclass(frozen=True)
+class _FloatCheck:
+    reference: torch.Tensor
+    scale: float
+    limit: float
+
+    def refuses(self, wrong: torch.Tensor, at: torch.Tensor | None = None) -> bool:
+        flat = self.reference.reshape(-1)
+        return not compare(wrong, flat if at is None else flat[at], self.scale).within(self.limit)
+
+    def firm(self, at: torch.Tensor) -> torch.Tensor:
+        return at
+
+
+@dataclass(frozen=True)
+class _DiscreteCheck:
+    reference: torch.Tensor
+    rule: DiscreteRule
+
+    def refuses(self, wrong: torch.Tensor, at: torch.Tensor | None = None) -> bool:
+        flat, margin = self.reference.reshape(-1), self.rule.margin
+        if at is not None:
+            flat, margin = flat[at], None if margin is None else margin.reshape(-1)[at]
+        return DiscreteRule(margin, self.rule.band, self.rule.step).wrong(wrong, flat)[0] > 0
+
+    def firm(self, at: torch.Tensor) -> torch.Tensor:
+        return at if self.rule.margin is None else at[self.rule.margin.reshape(-1)[at] > self.rule.band]
+
+
+Judged = tuple[OutputError, str, dict[str, bool]]
+"""An output's errors, what is wrong with it in words, and the controls."""
+
+
+def _judge_output(case: KernelCase, cell: Cell, output: Output, truncates: bool) -> Judged:
+    tolerance = Tolerance(case, cell, truncates)
+    return _judge_discrete(tolerance, output) if output.discrete else _judge_float(tolerance, output)
+
+
+def _judge_float(tolerance: Tolerance, output: Output) -> Judged:
+    reference, result = output.reference, output.fused
     scale = root_mean_square(reference)
-    own, other = compare(result, reference, scale), compare(unfused, reference, scale)
+    own, other = (compare(result, reference, scale), compare(output.unfused, reference, scale))
     unfused_error = other.error if other.nonfinite_agree else None
-    limit = tolerance.limit(result.dtype, unfused_error, scale)
-    dtype = str(result.dtype).removeprefix("torch.")
-    output = OutputError(name, dtype, own.error, unfused_error, limit.value, limit.rule, own.nonfinite_agree)
-    message = "" if own.within(limit.value) else _what_is_wrong(name, own, limit, result, reference)
-    return output, message, _controls(result.dtype, reference, scale, limit.value)
+    limit = tolerance.limit(result.dtype, unfused_error, scale, terms=output.terms)
+    found = OutputError(
+        output.name, output.dtype, own.error, unfused_error, limit.value, limit.rule, own.nonfinite_agree
+    )
+    message = "" if own.within(limit.value) else what_is_wrong(output.name, own, limit, result, reference)
+    check = _FloatCheck(reference, scale, limit.value)
+    return found, message, controls(check, result.dtype, reference, scale, output.stale)
 
 
-def _what_is_wrong(name: str, own: Difference, limit: Limit, result: torch.Tensor, reference: torch.Tensor) -> str:
+def _judge_discrete(tolerance: Tolerance, output: Output) -> Judged:
+    rule = DiscreteRule(output.margin, tolerance.band(output.band), output.step)
+    (share, index), (unfused_share, _) = (rule.wrong(x, output.reference) for x in (output.fused, output.unfused))
+    found = OutputError(output.name, output.dtype, share, unfused_share, 0.0, rule.text, True, rule.band_share)
+    message = ""
+    if share:
+        where = position(index, output.fused.shape)
+        values = f"{_value(output.fused, where)}, not {_value(output.reference, where)}"
+        message = f"output {output.name}: {share:.2%} of the elements differ ({rule.text}), first at {where}: {values}"
+    check = _DiscreteCheck(output.reference, rule)
+    return (found, message, controls(check, output.fused.dtype, output.reference, 1.0, output.stale))
+
+
+def what_is_wrong(name: str, own: Difference, limit: Limit, result: torch.Tensor, reference: torch.Tensor) -> str:
+    """The fault of an output in words."""
+    if count := unwritten(result):
+        return f"output {name}: {count} of {result.numel()} elements were never written"
     if not own.nonfinite_agree:
         return f"output {name}: NaN or Inf not where the reference has them"
     if own.error is None:
         return f"output {name}: nothing finite to compare"
-    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(own.index), result.shape))
-    got, wanted = float(result[index]), float(reference[index])
-    return f"output {name}: error {own.error:.2e} over {limit.value:.2e}, worst at {index}: {got:.6g}, not {wanted:.6g}"
+    where = position(own.index, result.shape)
+    got, wanted = _value(result, where), _value(reference, where)
+    return f"output {name}: error {own.error:.2e} over {limit.value:.2e}, worst at {where}: {got}, not {wanted}"
 
 
-def _controls(dtype: torch.dtype, reference: torch.Tensor, scale: float, limit: float) -> dict[str, bool]:
-    """Each control that applies to this output, and whether it was refused."""
-    wrongs = {
-        "all_zeros": _all_zeros(dtype, reference),
-        "one_element_off": _one_element_off(dtype, reference, scale),
-        "rows_swapped": _rows_swapped(dtype, reference),
-    }
-    return {
-        name: not compare(wrong, right, scale).within(limit)
-        for name, pair in wrongs.items()
-        if pair is not None
-        for wrong, right in [pair]
-    }
+def position(index: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Indices on each axis of an element of the flattened output."""
+    where: list[int] = []
+    for size in reversed(shape):
+        index, last = divmod(index, size)
+        where.insert(0, last)
+    return tuple(where)
 
 
-def _all_zeros(dtype: torch.dtype, reference: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.zeros(1, dtype=dtype, device=reference.device).expand(reference.numel()), reference.reshape(-1)
+def _value(tensor: torch.Tensor, where: tuple[int, ...]) -> str:
+    return f"{float(tensor[where]):.6g}"
 
 
-def _one_element_off(
-    dtype: torch.dtype, reference: torch.Tensor, scale: float
-) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """The first finite one of some spread elements, made wrong by a visible amount."""
-    flat = reference.reshape(-1)
-    sample = flat[:: max(flat.numel() // 1024, 1)]
-    finite = sample[sample.to(dtype).isfinite()]
-    if finite.numel() == 0:
-        return None
-    right = finite[:1].to(torch.float64)
-    visible = max(VISIBLE, 4 * torch.finfo(dtype).eps) * (right.abs() + scale) if dtype.is_floating_point else 1
-    return (right + visible).to(dtype), right
+def _outputs(case: KernelCase, run: Run) -> Iterator[Output]:
+    stale = run.stale.tensors if run.stale else (None,) * len(run.fused.tensors)
+    together = zip(
+        run.fused.names, run.fused.tensors, run.unfused.tensors, run.reference.results.tensors, stale, strict=True
+    )
+    for i, (name, fused, unfused, reference, other) in enumerate(together):
+        if fused is None or unfused is None or reference is None:  # an input that no output depends on
+            continue
+        rule = case.discrete.get(i) if name.isdigit() else None
+        yield Output(
+            name=name,
+            fused=run.reference.part_of(fused),
+            unfused=run.reference.part_of(unfused),
+            reference=reference,
+            stale=other,
+            terms=1 if name.isdigit() else _terms(run, reference),
+            discrete=rule is not None or not fused.is_floating_point(),
+            margin=run.margins.get(i),
+            band=rule.band if rule else None,
+            step=rule.step if rule else None,
+        )
 
 
-def _rows_swapped(dtype: torch.dtype, reference: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """The first row and one unequal to it, changing places; None where there is none."""
-    if reference.dim() < 2 or reference.numel() == 0:
-        return None
-    rows = reference.reshape(-1, reference.shape[-1])
-    for i in range(1, min(rows.shape[0], 64)):
-        if not torch.equal(rows[0], rows[i]):
-            return rows[[i, 0]].to(dtype), rows[[0, i]]
-    return None
+def _terms(run: Run, gradient: torch.Tensor) -> int:
+    """Elements of the largest gradient for each of this one: an input that was broadcast sums so many."""
+    largest = max(int(t.numel()) for t in run.reference.results.tensors if t is not None)
+    return largest // max(int(gradient.numel()), 1)
 
 
-def _all_refused(controls: list[dict[str, bool]]) -> dict[str, bool]:
+def _all_refused(found: list[dict[str, bool]]) -> dict[str, bool]:
     """A control counts as refused when every output that it applies to refused it."""
-    names = dict.fromkeys(name for one in controls for name in one)
-    return {name: all(one[name] for one in controls if name in one) for name in names}
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: all(one[name] for one in found if name in one) for name in names}
 
 
-def _outcome(controls: Mapping[str, bool], messages: list[str]) -> Outcome:
-    missed = [name.replace("_", " ") for name, refused in controls.items() if not refused]
-    if missed or not controls:
-        text = f"the check would let pass: {', '.join(missed)}" if missed else "no output to check"
-        return Outcome(Status.WEAK_CHECK, Stage.VERIFY, text)
-    if messages:
-        return Outcome(Status.WRONG_RESULT, Stage.VERIFY, "; ".join(messages))
-    return Outcome(Status.PASSED)
+def _weakness(refused: Mapping[str, bool]) -> Iterator[Outcome]:
+    missed = ", ".join(differing(refused))
+    if missed or not refused:
+        text = f"the check would let pass: {missed}" if missed else "no output to check"
+        yield Outcome(Status.WEAK_CHECK, Stage.VERIFY, text)
+
+
+def _outcomes(case: KernelCase, run: Run) -> Iterator[Outcome]:
+    """What the runs themselves showed, whatever the results."""
+    if run.beside:
+        yield Outcome(Status.OUT_OF_BOUNDS, Stage.VERIFY, "; ".join(run.beside))
+    if run.changed:
+        which = ", ".join(run.changed)
+        text = f"the fused function changed its inputs ({which}), which the case does not declare in_place"
+        yield Outcome(Status.WRONG_RESULT, Stage.VERIFY, text)
+    if case.deterministic and run.repeatable is False:
+        text = f"declared deterministic, but {run.runs} runs on the same inputs gave different bits"
+        yield Outcome(Status.NONDETERMINISTIC, Stage.VERIFY, text)
 
 
 def _fault_of_form(run: Run) -> str | None:
-    """A wrong number of outputs, shape or dtype, or inputs written to, in words."""
-    if len(run.fused) != len(run.unfused):
-        return f"{len(run.fused)} outputs, the unfused chain has {len(run.unfused)}"
-    for i, (result, other) in enumerate(zip(run.fused, run.unfused, strict=True)):
+    """A wrong number of outputs, shape or dtype, or a gradient that is not made, in words."""
+    if len(run.fused.tensors) != len(run.unfused.tensors):
+        return f"{len(run.fused.tensors)} outputs, the unfused chain has {len(run.unfused.tensors)}"
+    for name, result, other in zip(run.fused.names, run.fused.tensors, run.unfused.tensors, strict=True):
+        if result is None or other is None:
+            if (result is None) != (other is None):
+                return f"{name}: {'no gradient' if result is None else 'a gradient'}, unlike the unfused chain"
+            continue
         if result.shape != other.shape:
-            return f"output {i}: shape {tuple(result.shape)}, the unfused chain's is {tuple(other.shape)}"
+            return f"output {name}: shape {tuple(result.shape)}, the unfused chain's is {tuple(other.shape)}"
         if result.dtype != other.dtype:
-            return f"output {i}: {result.dtype}, the unfused chain's is {other.dtype}"
-    if hash_tensors(run.inputs) != run.input_hash:
-        return "the fused function changed its inputs, which the unfused chain leaves alone"
+            return f"output {name}: {result.dtype}, the unfused chain's is {other.dtype}"
     return None
 
 
-def _chunks(count: int) -> Iterator[tuple[int, int]]:
-    return ((first, min(first + _CHUNK, count)) for first in range(0, count, _CHUNK))
+def _chunks(count: int) -> Iterator[slice]:
+    return (slice(first, min(first + _CHUNK, count)) for first in range(0, count, _CHUNK))

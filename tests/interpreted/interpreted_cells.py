@@ -14,18 +14,25 @@ from typing import Any
 
 
 def results(path: str, name: str) -> list[dict[str, Any]]:
-    from portkit.model import INTERPRETER, CaseSource, Cell, Direction
+    from portkit.model import INTERPRETER, CaseSource, Cell
     from portkit.run.interpret import interpret_cell
     from portkit.run.load import load_case
 
     case = load_case(CaseSource(name, path=path))
     variant = next(iter(case.variants))
     cells = [
-        Cell(name, Direction.FORWARD, shape, dtype, variant, INTERPRETER)
+        Cell(name, direction, shape, dtype, variant, INTERPRETER)
+        for direction in case.directions
         for shape in case.small_shapes
         for dtype in case.dtypes
     ]
-    return [dataclasses.asdict(interpret_cell(case, cell)) for cell in cells]
+    return [plain(interpret_cell(case, cell)) for cell in cells]
+
+
+def plain(result: Any) -> dict[str, Any]:
+    """The result as JSON takes it, blobs as text."""
+    fields = dataclasses.asdict(result)
+    return {**fields, "blobs": {name: content.decode() for name, content in result.blobs.items()}}
 
 
 if __name__ == "__main__":

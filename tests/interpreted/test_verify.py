@@ -9,7 +9,9 @@ import torch
 
 from portkit.model import Cell, Direction, KernelCase, Status, Work
 from portkit.run import verify
+from portkit.run.calls import Results
 from portkit.run.inputs import hash_tensors
+from portkit.run.reference import Reference
 from portkit.run.verify import Run, Tolerance, compare, judge, root_mean_square
 
 NAN, INF = float("nan"), float("inf")
@@ -34,9 +36,12 @@ def cell(dtype="float32"):
     return Cell("rows", Direction.FORWARD, (2, 1024), dtype, "default", "interpreter")
 
 
+def one(tensor, name="0"):
+    return Results((name,), (tensor,))
+
+
 def run(fused, unfused, reference64, **special):
-    inputs = {"x": torch.ones(2)}
-    return Run(inputs, hash_tensors(inputs), (fused,), (unfused,), (reference64,), **special)
+    return Run("inputs", one(fused), one(unfused), Reference(one(reference64)), **special)
 
 
 def f64(*values):
@@ -160,6 +165,7 @@ def test_equal_rows_have_nothing_to_swap():
 def test_judging_leaves_its_inputs_alone():
     reference = f64(1.0, NAN, 3.0, 4.0).view(2, 2)
     given = run(reference.float(), reference.float(), reference)
-    before = hash_tensors({"f": given.fused[0], "r": given.reference64[0]})
+    tensors = {"f": given.fused.tensors[0], "r": given.reference.results.tensors[0]}
+    before = hash_tensors(tensors)
     judge(case(), cell(), given)
-    assert hash_tensors({"f": given.fused[0], "r": given.reference64[0]}) == before
+    assert hash_tensors(tensors) == before

@@ -11,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from portkit.model import CaseSource
+from portkit.run.calls import as_outputs
 from portkit.run.inputs import InputMaker
 from portkit.run.load import load_case
-from portkit.run.reference import as_outputs
 
 ROOT = Path(__file__).parents[2]
 FILES = {

@@ -1,0 +1,108 @@
+"""A cell's runner, the stages that may fail it, and one watched call of its fused function."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from portkit.model import Build, Cell, Direction, KernelCase, Outcome, Stage, Status
+from portkit.run import stages
+from portkit.run.calls import Results, Upstream, call
+from portkit.run.classify import describe, failing_line
+from portkit.run.guards import Guards, same_bits
+from portkit.run.reference import FreeBytes, free_bytes
+
+Explain = Callable[[BaseException, Stage], Outcome | None]
+"""Outcome of an exception that the device explains whatever the stage; None for others."""
+
+
+class Recorder(Protocol):
+    """What records the launches made while it is open."""
+
+    def take(self) -> Build:
+        """The build of the launches so far."""
+
+
+Observe = Callable[[], contextlib.AbstractContextManager[Recorder]]
+"""Opens a recorder of launches."""
+
+
+class StageFailed(Exception):  # noqa: N818  (an event of the run, not an error of portkit)
+    """A stage ended the cell."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        super().__init__(outcome.message)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How cells run on a device, or in the interpreter."""
+
+    device: str  # cpu or cuda
+    explain: Explain
+    observe: Observe | None = None  # None: launches are not recorded
+    truncates: bool = False  # conversions to bfloat16 cut instead of rounding
+    family_gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)  # family, dtype → why it says nothing here
+    hurried: bool = False  # families on the case's smallest shape
+    free_bytes: FreeBytes = free_bytes
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One watched call of the fused function."""
+
+    results: Results
+    beside: tuple[str, ...]  # writes outside of tensors, in words
+    changed: tuple[str, ...]  # inputs written to that are not declared in place
+    build: Build | None  # None: nobody observed the launches
+
+
+def run_fused(
+    case: KernelCase, cell: Cell, inputs: Mapping[str, Any], upstream: Upstream = (), observe: Observe | None = None
+) -> Ran:
+    """Call the fused function on copies of the inputs between guard bands."""
+    guards = Guards()
+    copies = {n: guards.copy(n, v) if isinstance(v, torch.Tensor) else v for n, v in inputs.items()}
+    incoming = tuple(None if x is None else guards.copy("upstream gradient", x) for x in upstream)
+    params = case.variants[cell.variant]
+    with contextlib.nullcontext() if observe is None else observe() as recorder:
+        with guards:
+            results = call(lambda **given: case.fused(**given, **params), case, cell, copies, incoming)
+        settle(results)
+    kind = "output " if cell.direction is Direction.FORWARD else ""
+    beside = guards.faults([(f"{kind}{name}", tensor) for name, tensor in results.named])
+    changed = [
+        name
+        for name, value in inputs.items()
+        if isinstance(value, torch.Tensor) and name not in case.in_place and not same_bits(value, copies[name])
+    ]
+    return Ran(results, tuple(beside), tuple(changed), recorder.take() if recorder else None)
+
+
+def settle(results: Results) -> Results:
+    """Wait for the device, so that a fault shows in the stage that made it."""
+    if any(tensor.is_cuda for _, tensor in results.named):
+        torch.cuda.synchronize()
+    return results
+
+
+@contextlib.contextmanager
+def guarded_stage(stage: Stage, status: Status, explain: Explain) -> Iterator[None]:
+    """Turn what a stage raises into the outcome of its cell.
+
+    Raises:
+        StageFailed: the stage raised.
+    """
+    stages.enter(stage)
+    try:
+        yield
+    except StageFailed:
+        raise
+    except Exception as error:
+        own = Outcome(status, stage, f"{describe(error)} at {failing_line(error)}")
+        raise StageFailed(explain(error, stage) or own) from error
