@@ -249,10 +249,10 @@ def over_time(worker: Worker, limits: Limits) -> Outcome | None:
     if now - worker.stage_since > stage:
         what, limit = f"stage {worker.stage}", stage
     elif now - worker.cell_since > limits.cell_seconds:
-        what, limit = f"the cell, now in stage {worker.stage}", limits.cell_seconds
+        what, limit = f"the cell, now in stage {worker.stage},", limits.cell_seconds
     else:
         return None
-    return Outcome(Status.TIMEOUT, worker.stage, f"{what}, took more than its limit of {limit:g} s, {worker.doing}")
+    return Outcome(Status.TIMEOUT, worker.stage, f"{what} took more than its limit of {limit:g} s, {worker.doing}")
 
 
 def over_memory(worker: Worker, limits: Limits) -> Outcome | None:

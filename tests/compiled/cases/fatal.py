@@ -1,6 +1,7 @@
 """Kernels whose compiler or host code takes the process down, or never comes back."""
 
 import os
+import signal
 import time
 
 import torch
@@ -31,19 +32,70 @@ def inline_ptx(x):
     return y
 
 
-def host_exits(x):
-    if x.shape[0] == 2048:
-        os._exit(3)
+def copied(x):
     y = torch.empty_like(x)
     copy[(1,)](x, y, BLOCK=1024)
     return y
 
 
+def host_exits(x):
+    if x.shape[0] == 2048:
+        os._exit(3)
+    return copied(x)
+
+
 def host_hangs(x):
     if x.shape[0] == 2048:
         time.sleep(3600)
+    return copied(x)
+
+
+def host_floods(x):
+    """200 MB of output, then the end."""
+    if x.shape[0] == 2048:
+        for _ in range(200):
+            os.write(1, b"nothing but noise\n" * 58_000)
+        os.write(2, b"Error: these are the last words\n")
+        os._exit(5)
+    return copied(x)
+
+
+def host_hoards(x):
+    """Ever more memory, up to 6 GiB."""
+    hoard = []
+    while x.shape[0] == 2048 and len(hoard) < 96:
+        hoard.append(os.urandom(1) * 2**26)
+        time.sleep(0.05)
+    return copied(x)
+
+
+def host_is_killed(x):
+    """What the kernel's out-of-memory killer does."""
+    if x.shape[0] == 2048:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return copied(x)
+
+
+def host_kills_parent(x):
+    if x.shape[0] == 2048:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(3600)
+    return copied(x)
+
+
+@triton.jit
+def unrolled(x_ptr, y_ptr, COUNT: tl.constexpr):
+    offsets = tl.arange(0, 1024)
+    x = tl.load(x_ptr + offsets)
+    for i in tl.static_range(COUNT):
+        x = x * x + i
+    tl.store(y_ptr + offsets, x)
+
+
+def slow_to_compile(x):
+    """The front end unrolls a million operations at one shape."""
     y = torch.empty_like(x)
-    copy[(1,)](x, y, BLOCK=1024)
+    unrolled[(1,)](x, y, COUNT=1_000_000 if x.shape[0] == 2048 else 1)
     return y
 
 
@@ -61,5 +113,17 @@ def _case(function):
     )
 
 
-CASES = [_case(function) for function in (inline_ptx, host_exits, host_hangs)]
-inline_ptx_case, host_exits_case, host_hangs_case = CASES
+CASES = [
+    _case(function)
+    for function in (
+        inline_ptx,
+        host_exits,
+        host_hangs,
+        host_floods,
+        host_hoards,
+        host_is_killed,
+        host_kills_parent,
+        slow_to_compile,
+    )
+]
+globals().update({f"{case.name}_case": case for case in CASES})

@@ -1,0 +1,133 @@
+"""What a process may do to itself or to others, and that the cells beside it go on."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+from workshop import CASES, Workshop
+
+from portkit.model import CaseSource, Cell, CellResult, Direction, Evidence, Outcome, Stage, Status
+from portkit.run.jobs import Finished, Job, Limits, Started, Unusable
+from portkit.run.limits import GIB, STAGE_SECONDS
+from portkit.run.output import KEPT_BYTES
+from portkit.run.processes import processes_of
+from portkit.run.session import Session
+from portkit.run.supervisor import Pending, Worker, cause_of_death
+from portkit.run.worker import Means, only_device, work_through
+
+SHAPES = ((1024,), (2048,), (4096,))
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """A session with tight bounds."""
+    stages = {**STAGE_SECONDS, Stage.COMPILE: 6.0}
+    session = Session(Limits(workers=2, stage_seconds=stages, memory_bytes=GIB * 3 // 2))
+    yield Workshop(session)
+    session.close()
+
+
+def build_three(workshop, name):
+    """Results of a case whose middle shape is fatal; those beside it must be built."""
+    cells = [Cell(name, Direction.FORWARD, shape, "float32", "default", "h200") for shape in SHAPES]
+    results = workshop.build(CaseSource(name, path=str(CASES / "fatal.py")), cells)
+    first, fatal, last = (results[cell] for cell in cells)
+    assert (first.outcome, last.outcome) == (Outcome(Status.BUILT), Outcome(Status.BUILT))
+    return fatal
+
+
+def test_of_a_flood_of_output_the_last_lines_are_kept(guarded):
+    fatal = build_three(guarded, "host_floods")
+    assert fatal.outcome == Outcome(
+        Status.CAPTURE_FAILED,
+        Stage.CAPTURE,
+        "host code ended the process: exit 5: Error: these are the last words",
+    )
+    assert len(fatal.blobs["log"]) < KEPT_BYTES
+    assert fatal.blobs["log"].endswith(b"nothing but noise\nError: these are the last words")
+
+
+def test_too_much_memory_ends_the_cell_and_names_the_limit(guarded):
+    fatal = build_three(guarded, "host_hoards")
+    assert (fatal.outcome.status, fatal.outcome.stage) == (Status.CAPTURE_FAILED, Stage.CAPTURE)
+    assert fatal.outcome.message.startswith("ended over the memory limit: 1.")
+    assert "1.50 GiB allowed, outside the compiler" in fatal.outcome.message
+
+
+def test_a_compiler_over_its_time_is_ended_and_named(guarded):
+    fatal = build_three(guarded, "slow_to_compile")
+    assert fatal.outcome == Outcome(
+        Status.TIMEOUT, Stage.COMPILE, "stage compile took more than its limit of 6 s, while compiling unrolled"
+    )
+
+
+def test_a_process_killed_from_outside_is_no_verdict_on_the_kernel(guarded):
+    fatal = build_three(guarded, "host_is_killed")
+    assert (fatal.outcome.status, fatal.outcome.stage) == (Status.WORKER_LOST, Stage.CAPTURE)
+    assert fatal.outcome.message.startswith("killed from outside (signal SIGKILL)")
+
+
+def test_a_cell_that_takes_the_supervisor_with_it_twice_is_given_up(guarded):
+    fatal = build_three(guarded, "host_kills_parent")
+    assert fatal.outcome == Outcome(Status.WORKER_LOST, Stage.RUN, "the supervisor ended (signal SIGKILL)")
+
+
+def test_nothing_is_left_of_a_session_that_is_closed():
+    session = Session(Limits(workers=1))
+    session.prestart()
+    (link,) = session._links.values()
+    marks = link._mark
+    assert processes_of(marks)
+    begin = time.monotonic()
+    session.close()
+    assert time.monotonic() - begin < 4
+    assert processes_of(marks) == []
+
+
+class Sent(list):
+    """A connection that keeps what is sent."""
+
+    send = list.append
+
+
+def test_a_process_gives_up_where_its_device_no_longer_answers():
+    cells = tuple(Cell("case", Direction.FORWARD, shape, "float32", "default", "h200") for shape in SHAPES)
+    fault, sent = Outcome(Status.DEVICE_FAULT, Stage.RUN, "illegal memory access"), Sent()
+
+    def run(cell):
+        return CellResult(cell, Evidence.MEASURED, Outcome(Status.PASSED) if cell is cells[0] else fault)
+
+    work_through(Job(Evidence.MEASURED, CaseSource("case"), cells), Means(run, lambda: False), sent)
+    assert [type(message) for message in sent] == [Started, Finished, Started, Finished, Unusable]
+    sent.clear()
+    work_through(Job(Evidence.MEASURED, CaseSource("case"), cells), Means(run, lambda: True), sent)
+    assert len(sent) == 6
+
+
+@pytest.mark.parametrize(
+    ("stage", "status"),
+    [
+        (Stage.IMPORT, Status.CAPTURE_FAILED),
+        (Stage.INPUTS, Status.CAPTURE_FAILED),
+        (Stage.REFERENCE, Status.REFERENCE_FAILED),
+        (Stage.COMPILE, Status.COMPILER_CRASH),
+        (Stage.RUN, Status.WORKER_LOST),
+        (Stage.TIMING, Status.WORKER_LOST),
+    ],
+)
+def test_the_stage_of_a_death_says_whose_fault_it_is(stage, status):
+    process = SimpleNamespace(exitcode=-6, is_alive=lambda: False)
+    output = SimpleNamespace(text="terminate called\n")
+    job = Job(Evidence.MEASURED, CaseSource("case"), ())
+    outcome = cause_of_death(Worker(Pending((job,)), process, None, output, stage=stage))
+    assert (outcome.status, outcome.stage) == (status, stage)
+    assert outcome.message.endswith("signal SIGABRT: terminate called")
+
+
+def test_a_device_is_counted_among_those_that_the_user_left_visible():
+    assert only_device(1, {})["CUDA_VISIBLE_DEVICES"] == "1"
+    assert only_device(1, {"CUDA_VISIBLE_DEVICES": "4, 6"}) == dict.fromkeys(
+        ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "6"
+    )
