@@ -69,5 +69,8 @@ case = KernelCase(
     small_shapes=((4, 4096), (4, 32768)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={"default": {}},
+    deterministic=True,
+    row_inputs=("x",),
+    strided_inputs=("x",),
     interpreter_gaps=dict.fromkeys(("float32", "float16", "bfloat16"), _GAP),
 )

@@ -129,4 +129,7 @@ case = KernelCase(
     small_shapes=((4, 4096), (4, 2880)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={"w4": {"num_warps": 4}, "w8": {"num_warps": 8}, "w16": {"num_warps": 16}},
+    deterministic=True,
+    row_inputs=("x", "residual"),
+    strided_inputs=("x", "residual"),
 )

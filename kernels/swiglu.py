@@ -81,8 +81,10 @@ case = KernelCase(
     inputs=inputs,
     work=work,
     shapes=((4096, 14336), (4096, 11008), (2048, 28672), (1, 14336)),
-    small_shapes=((4, 14336), (3, 11008)),
+    small_shapes=((2, 14336), (2, 11008)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={"w4": {"num_warps": 4}, "w8": {"num_warps": 8}, "w16": {"num_warps": 16}},
+    deterministic=True,
+    row_inputs=("gate", "up"),
     reduction_length=lambda shape: 1,
 )

@@ -70,6 +70,11 @@ class Guards(TorchDispatchMode):
         super().__init__()
         self._allocations: list[_Allocation] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # PyTorch would import torch._dynamo for it: a second in every worker.
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
