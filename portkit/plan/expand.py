@@ -126,6 +126,7 @@ def expand(
     _check_rules(matrix, kernels)
     name = _tier(matrix, tier)
     chosen = _chosen(targets or Selection(), matrix, present, known)
+    _check_size(matrix, sum(_count(kernel, name, chosen, present) for kernel in kernels))
     attach = _Rules(matrix, triton)
     cells = tuple(attach(*point) for kernel in kernels for point in _points(kernel, name, chosen, present))
     if not cells:
@@ -134,6 +135,27 @@ def expand(
 
 
 _EMPTY = "mend the kernel files that are named above"
+
+MOST_CELLS = 100_000
+"""Most cells of one run: more fill memory before the first of them begins."""
+
+
+def _check_size(matrix: Matrix, cells: int) -> None:
+    if cells > MOST_CELLS:
+        raise MatrixError(
+            f"the plan has {cells:,} cells, {MOST_CELLS:,} are the most of one run",
+            place=matrix.path,
+            remedy="narrow it with a tier or --portkit-target; reports of several runs merge into one table",
+        )
+
+
+def _count(kernel: _Kernel, tier: str, targets: Sequence[str], present: Collection[str]) -> int:
+    """How many cells :func:`_points` gives."""
+    grid = kernel.tiers[tier]
+    gpus = sum(1 + (name in present) for name in targets if name != INTERPRETER)
+    built = len(grid.shapes) * len(grid.variants) * gpus
+    interpreted = len(kernel.small_shapes) if INTERPRETER in targets else 0
+    return len(grid.directions) * len(grid.dtypes) * (built + interpreted)
 
 
 def default_tier(matrix: Matrix) -> str:
