@@ -49,6 +49,9 @@ class ComparisonRow:
     expected: bool  # the matrix expects this status
     cause: str | None  # why it is not good, or why the gap is expected
     launches: int | None  # kernels of one call; figures of the build are the worst of them
+    configurations: int | None  # that an autotuner chooses among where nobody knows which it takes
+    configurations_usable: int | None  # of them, those that built within the target's limits
+    ranges: Mapping[str, tuple[float, float]]  # figure → lowest and highest over these
     registers_per_thread: float | None
     spill_bytes_per_thread: float | None
     shared_bytes_per_block: float | None
@@ -126,6 +129,7 @@ def comparison_row(row: Row) -> ComparisonRow:
         **_error_figures(record.verdict),
     }
     occupancy = record.build.worst_occupancy if record.build else None
+    tuning = record.build.tuning if record.build else None
     return ComparisonRow(
         kernel=record.cell.case,
         direction=record.cell.direction,
@@ -142,6 +146,9 @@ def comparison_row(row: Row) -> ComparisonRow:
         expected=record.expected is record.outcome.status,
         cause=_cause(record),
         launches=record.build.launch_count if record.build else None,
+        configurations=tuning.configurations if tuning else None,
+        configurations_usable=tuning.usable if tuning else None,
+        ranges=tuning.ranges if tuning else {},
         occupancy_kind="theoretical",
         occupancy_limiter=occupancy.limiter if occupancy else None,
         clock=record.timing.clock if record.timing else None,

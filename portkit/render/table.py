@@ -29,6 +29,12 @@ EVIDENCE_MEANS: Final[Mapping[Evidence, str]] = {
 GPU_OF: Final[Mapping[Platform, str]] = {Platform.CUDA: "an NVIDIA GPU", Platform.ROCM: "an AMD GPU"}
 
 
+_CONFIGURATIONS: Final = (
+    "a–b (n cfg): with the best and the worst of the n configurations that the kernel's autotuner chooses among; "
+    "on a GPU that is absent nobody knows which. m of n: only m of them can run there. What limits is the worst's."
+)
+
+
 def render(comparison: Comparison, layout: str) -> str:
     """The comparison in a layout of :data:`LAYOUTS`, with a newline at its end."""
     return LAYOUTS[layout](comparison) + "\n"
@@ -98,9 +104,22 @@ def _figure(name: str, form: Callable[[float], str], *, worst: bool = False) -> 
         value = getattr(row, name)
         if value is None:
             return _absent(row, name, notes)
-        return form(value) + (_times(row) if worst else "")
+        return _ranged(row, name, form, value) + _times(row) + _configurations(row) if worst else form(value)
 
     return cell
+
+
+def _ranged(row: ComparisonRow, name: str, form: Callable[[float], str], value: float) -> str:
+    """The figure, or its range over configurations where nobody knows which runs."""
+    low, high = (form(end) for end in row.ranges.get(name, (value, value)))
+    return low if low == high else f"{low}–{high}"
+
+
+def _configurations(row: ComparisonRow) -> str:
+    if row.configurations is None:
+        return ""
+    usable = "" if row.configurations_usable == row.configurations else f"{row.configurations_usable} of "
+    return f" ({usable}{row.configurations} cfg)"
 
 
 def _absent(row: ComparisonRow, name: str, notes: _Notes) -> str:
@@ -130,7 +149,8 @@ def _status(row: ComparisonRow, notes: _Notes) -> str:
 def _occupancy(row: ComparisonRow, notes: _Notes) -> str:
     if row.occupancy_pct is None:
         return _absent(row, "occupancy_pct", notes)
-    return f"{row.occupancy_pct:.0f} {row.occupancy_kind[:2]} {row.occupancy_limiter}{_times(row)}"
+    percent = _ranged(row, "occupancy_pct", _whole, row.occupancy_pct)
+    return f"{percent} {row.occupancy_kind[:2]} {row.occupancy_limiter}{_times(row)}{_configurations(row)}"
 
 
 def _whole(value: float) -> str:
@@ -259,6 +279,7 @@ def _legend(comparison: Comparison) -> list[str]:
         *(["†: of an older source of the cell than its other rows."] if comparison.older_source else []),
         f"{NONE}: the row's evidence or status can't give this figure; with a number: unknown, for that reason.",
         "th: theoretical occupancy, with what limits it. ×n: the worst of n kernel launches.",
+        *([_CONFIGURATIONS] if any(row.configurations for row in comparison.rows) else []),
         "time: median on device events, end to end. speedup: eager median ÷ fused median, same device and process.",
         "fusion bound: bytes the unfused chain must move ÷ bytes the fused kernel must move. "
         "share of bound: speedup ÷ fusion bound, on the event clock (launch cost included).",

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from triton.backends import backends
+from triton.backends.compiler import GPUTarget
 
-from portkit.model import Build, Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status
+from portkit.model import Build, Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status, Target
 from portkit.run.capture import Recorder
 from portkit.run.classify import classify, failing_line
 from portkit.run.inputs import InputMaker
@@ -31,30 +33,46 @@ class Builder:
 
     def build_cell(self, cell: Cell) -> CellResult:
         """Capture the cell's launches, with the status that follows from them."""
+        if missing := missing_backend(self.recorder.target):
+            return CellResult(cell, Evidence.COMPILED, missing, nulls=_nulls(None, missing))
         refusal = self._capture(cell, "meta")
         if refusal and _reads_values(refusal):
-            self.recorder.take()
+            self.recorder.clear()
             refusal = self._capture_with_values(cell, refusal)
+        outcome = classify(refusal) if refusal else self.recorder.fatal()
         build = self.recorder.take()
         return CellResult(
             cell,
             Evidence.COMPILED,
-            judge_build(build, classify(refusal) if refusal else None),
+            judge_build(build, outcome),
             build=build if build.launches else None,
             work=self.case.work(cell.shape, cell.dtype),
             asked=dict(self.answers.asked),
-            nulls=_nulls(build),
+            nulls=_nulls(build, outcome),
         )
 
     def _capture(self, cell: Cell, backing: str) -> BaseException | None:
         """Call the fused function; what it raises is the compiler's, the options' or its own refusal."""
-        self.mode.backing = torch.device(backing)
+        self.mode.move_to(backing)
         try:
             with self.mode:
-                call_fused(self.case, cell, InputMaker(self.seed, backing))
+                self._call_fused(cell, InputMaker(self.seed, backing))
         except Exception as error:
             return error
         return None
+
+    def _call_fused(self, cell: Cell, make: InputMaker) -> None:
+        """Call the fused function; backward also runs its gradient, and marks what came before."""
+        inputs = self.case.inputs(make, cell.shape, cell.dtype)
+        params = self.case.variants[cell.variant]
+        if cell.direction is Direction.FORWARD:
+            self.case.fused(**inputs, **params)
+            return
+        inputs = {name: _differentiable(value) for name, value in inputs.items()}
+        with self.recorder.forward_pass():
+            outputs = self.case.fused(**inputs, **params)
+        roots = [t for t in (outputs if isinstance(outputs, tuple | list) else (outputs,)) if t.requires_grad]
+        torch.autograd.backward(roots, [torch.ones_like(t) for t in roots])
 
     def _capture_with_values(self, cell: Cell, refusal: BaseException) -> BaseException | None:
         if self._input_bytes(cell) > _REAL_INPUT_BYTES:
@@ -67,19 +85,6 @@ class Builder:
     def _input_bytes(self, cell: Cell) -> int:
         tensors = self.case.inputs(InputMaker(self.seed, "meta"), cell.shape, cell.dtype).values()
         return sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))
-
-
-def call_fused(case: KernelCase, cell: Cell, make: InputMaker) -> Any:
-    """Call the fused function of a cell; backward also runs its gradient."""
-    inputs = case.inputs(make, cell.shape, cell.dtype)
-    params = case.variants[cell.variant]
-    if cell.direction is Direction.FORWARD:
-        return case.fused(**inputs, **params)
-    inputs = {name: _differentiable(value) for name, value in inputs.items()}
-    outputs = case.fused(**inputs, **params)
-    roots = [t for t in (outputs if isinstance(outputs, tuple) else (outputs,)) if t.requires_grad]
-    torch.autograd.backward(roots, [torch.ones_like(t) for t in roots])
-    return outputs
 
 
 def judge_build(build: Build, refusal: Outcome | None) -> Outcome:
@@ -101,11 +106,34 @@ def _differentiable(value: Any) -> Any:
     return value
 
 
+def missing_backend(target: Target) -> Outcome | None:
+    """The outcome where this Triton can't build for the target's vendor."""
+    backend = target.architecture.triton_backend
+    if any(each.compiler.supports_target(GPUTarget(backend, 0, 0)) for each in backends.values()):
+        return None
+    there = ", ".join(sorted(backends)) or "none"
+    return Outcome(
+        Status.BACKEND_MISSING,
+        Stage.COMPILE,
+        f"this Triton has no backend that builds for {target.vendor} ({backend}); there: {there}. "
+        "Install Triton's own wheel from PyPI, which has amd and nvidia, in place of a vendor's",
+    )
+
+
+_VALUE_READS = ("meta tensor", "Meta tensors", "meta device", "register_meta", "Tensor.__format__")
+"""What torch says where host code looks into a tensor that has no values."""
+
+
 def _reads_values(error: BaseException) -> bool:
     """Whether host code looked into a tensor that has no values."""
-    return isinstance(error, RuntimeError | NotImplementedError) and "meta" in str(error)
+    expected = isinstance(error, RuntimeError | TypeError | ValueError)
+    return expected and any(words in str(error) for words in _VALUE_READS)
 
 
-def _nulls(build: Build) -> dict[str, str]:
+def _nulls(build: Build | None, outcome: Outcome | None) -> dict[str, str]:
     reasons = dict.fromkeys(("verdict", "timing", "counters"), _NOT_RUN)
-    return reasons if build.launches else {**reasons, "build": "no kernel was built"}
+    if build is None or not build.launches:
+        return {**reasons, "build": outcome.message if outcome else "no kernel was built"}
+    if build.tuning and not build.candidates:
+        return {**reasons, "build": "no configuration of an autotuned kernel can run"}
+    return reasons

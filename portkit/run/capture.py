@@ -16,26 +16,44 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import math
 import re
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
 import triton.compiler
-from triton.backends.compiler import GPUTarget
-from triton.backends.driver import DriverBase
+from triton.runtime import _allocation
 
-from portkit.model import Build, Launch, Resources, Target, digest
+from portkit.model import Build, Launch, Occupancy, Outcome, Resources, Target, digest
+from portkit.run.absent import AbsentDriver
 from portkit.run.binaries import read_resources
 from portkit.run.miscompiled import missing_parts
-from portkit.run.shim import Answers
+from portkit.run.shim import Answers, ClaimDevice, LaunchRefusedError
+from portkit.run.tuning import TunedCall, follow_absent, marked_trials, summarize, timer_of_nothing
 from portkit.targets.occupancy import broken_limits, occupancy
 
 CompiledKernel = triton.compiler.CompiledKernel
 
 _LLVM_OCCUPANCY = re.compile(r"^\s*;\s*Occupancy:\s*(\d+)", re.M)
+
+
+Grid = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    launch: Launch
+    cache_hash: str
+    call: TunedCall | None  # that it is a trial of, on an absent target
+
+    def final(self, *, keep_forward: bool) -> Launch:
+        """The launch with the marks that hold once all launches are known."""
+        trial = self.launch.trial and not (self.call and self.call.settled)
+        return dataclasses.replace(self.launch, trial=trial, forward=self.launch.forward and keep_forward)
 
 
 class Recorder:
@@ -57,21 +75,61 @@ class Recorder:
         self.target = target
         self.on_compile = on_compile
         self.on_compiled = on_compiled
-        self._launches: list[tuple[Launch, str]] = []
+        self.answers: Answers | None = None  # what host code asks of an absent target
         self.trial = False  # inside an autotuner's benchmark
+        self.configuration = ""  # that is tried
+        self.forward = False  # inside the forward pass of a backward cell
+        self.silent = False  # inside a benchmark of host code's own
+        self.call: TunedCall | None = None  # call of an autotuned kernel under way on an absent target
+        self.calls: list[TunedCall] = []
         self.compile_seconds: dict[str, float] = {}  # cache hash → seconds, absent for cache hits
         self._hits: set[str] = set()
+        self._launches: list[_Recorded] = []
+        self._tried: set[tuple[str, Grid]] = set()
 
-    def record(self, kernel: Any, grid: tuple[int, int, int]) -> None:
-        """Add one launch of a compiled kernel."""
-        self._launches.append((self.describe(kernel, grid), kernel.hash))
+    def record(self, kernel: Any, grid: Grid) -> None:
+        """Add one launch of a compiled kernel; of trials one a kernel and grid."""
+        if self.silent or (self.call and not self.trial) or (self.trial and self._seen(kernel.hash, grid)):
+            return
+        launch = self.describe(kernel, grid)
+        self._launches.append(_Recorded(launch, kernel.hash, self.call))
+        if self.call:
+            self.call.launches.append(launch)
 
     def take(self) -> Build:
         """The build of all launches since the last call, and forget them."""
-        taken, self._launches = self._launches, []
-        return Build(tuple(launch for launch, _ in taken), digest([cache_hash for _, cache_hash in taken]))
+        recorded, calls = self._launches, self.calls
+        self.clear()
+        forward = any(not x.launch.forward for x in recorded) or any(not call.forward for call in calls)
+        launches = tuple(x.final(keep_forward=forward) for x in recorded)
+        open_calls = [call for call in calls if not call.settled and not (forward and call.forward)]
+        certain = [x for x in launches if not x.trial and not x.forward]
+        return Build(launches, digest([x.cache_hash for x in recorded]), tuning=summarize(open_calls, certain))
 
-    def describe(self, kernel: Any, grid: tuple[int, int, int]) -> Launch:
+    @contextlib.contextmanager
+    def forward_pass(self) -> Iterator[None]:
+        """Mark launches as the forward pass of a backward cell."""
+        self.forward = True
+        try:
+            yield
+        finally:
+            self.forward = False
+
+    def clear(self) -> None:
+        """Forget what was recorded."""
+        self._launches, self.calls, self._tried = [], [], set()
+
+    def fatal(self) -> Outcome | None:
+        """What a configuration failed with, if that ends the call on a device."""
+        return next((call.fatal for call in self.calls if call.fatal), None)
+
+    def _seen(self, cache_hash: str, grid: Grid) -> bool:
+        """Whether a trial on a device made this launch before; it makes hundreds."""
+        known = self.call is None and (cache_hash, grid) in self._tried
+        self._tried.add((cache_hash, grid))
+        return known
+
+    def describe(self, kernel: Any, grid: Grid) -> Launch:
         """All that is known of a launch from its binary and its specialisation."""
         meta = kernel.metadata
         resources = kernel_resources(kernel, self.target)
@@ -81,29 +139,43 @@ class Recorder:
             "shared_bytes": resources.shared_bytes_per_block,
             "threads": resources.threads_per_block,
             "tensor_memory_columns": resources.raw.get("tensor_memory_columns", 0),
+            "scalar_registers": resources.raw.get("sgpr_count", 0),
         }
+        theory = occupancy(arch, **needs)
         return Launch(
             kernel=kernel.name,
             grid=grid,
             num_warps=meta.num_warps,
             num_stages=getattr(meta, "num_stages", 0),
             resources=resources,
-            occupancy=occupancy(arch, **needs),
+            occupancy=theory,
             specialization=_specialization(kernel.src),
             constants=_constants(kernel.src),
             options=_options(kernel),
             compile_seconds=self.compile_seconds.get(kernel.hash),
             binary_hash=hashlib.sha256(kernel.kernel).hexdigest()[:16],
             lacks=missing_parts(kernel.asm, kernel.kernel),
-            limits_broken=broken_limits(arch, **needs),
+            limits_broken=(*broken_limits(arch, **needs), *self._cooperative_limit(meta, grid, theory)),
             trial=self.trial,
+            forward=self.forward,
         )
+
+    def _cooperative_limit(self, meta: Any, grid: Grid, theory: Occupancy) -> tuple[str, ...]:
+        """All blocks of a cooperative grid must be resident at once; unknown without a unit count."""
+        units = self.target.runtime_unit_count
+        if not getattr(meta, "launch_cooperative_grid", False) or units is None:
+            return ()
+        if self.answers:
+            self.answers.note("multi_processor_count")  # so that no SKU of another count shares the build
+        blocks, resident = math.prod(grid) * getattr(meta, "num_ctas", 1), theory.blocks_per_unit * units
+        return (f"cooperative grid {blocks} blocks > {resident} resident",) if blocks > resident else ()
 
     def timed_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap ``triton.compile``: say its name first, keep its seconds after."""
 
         def compile(src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
-            self.on_compile(getattr(src, "name", "kernel"))
+            name = getattr(src, "name", "kernel")
+            self.on_compile(f"{name} ({self.configuration})" if self.configuration else name)
             start = time.perf_counter()
             try:
                 kernel = original(src, target=target, options=options, **rest)
@@ -122,18 +194,20 @@ class Recorder:
             self._hits.add(name)
 
 
-def capture(recorder: Recorder, answers: Answers) -> None:
+def capture(recorder: Recorder, answers: Answers, mode: ClaimDevice) -> None:
     """From here on, every launch in this process is recorded and not made."""
-    triton.runtime.driver.set_active(AbsentDriver(recorder, answers))
+    recorder.answers = answers
+    triton.runtime.driver.set_active(AbsentDriver(recorder.target, answers, timer_of_nothing(recorder)))
 
     def init_handles(kernel: Any) -> None:
         if kernel.module is None:
             kernel.module, kernel.function = object(), 0
             resources = kernel_resources(kernel, recorder.target)
             _set_load_figures(kernel, resources, recorder.target.architecture.max_threads_per_block)
-            kernel._run = _launcher(recorder, kernel)
+            kernel._run = _launcher(recorder, kernel, _DryLaunch(kernel, mode))
 
     CompiledKernel._init_handles = init_handles
+    follow_absent(recorder)
     _hook_compiler(recorder)
 
 
@@ -155,110 +229,41 @@ def observe(
     CompiledKernel.run = property(observed_run)
     _hook_compiler(recorder)
     try:
-        yield recorder
+        with marked_trials(recorder):
+            yield recorder
     finally:
         CompiledKernel.run, triton.compiler.compile = run, build
         triton.knobs.compilation.listener = None
 
 
-class AbsentDriver(DriverBase):
-    """Triton's driver interface for a GPU that is not there."""
+class _DryLaunch:
+    """What a launch does on the host before the GPU: it may refuse, and it may allocate."""
 
-    def __init__(self, recorder: Recorder, answers: Answers) -> None:
-        super().__init__()
-        self.recorder = recorder
-        self.utils = _AbsentUtils(answers)
+    def __init__(self, kernel: Any, mode: ClaimDevice) -> None:
+        self._kernel, self._mode = kernel, mode
 
-    @classmethod
-    def is_active(cls) -> bool:
-        """Never chosen by itself, only by ``set_active``."""
-        return False
+    def __call__(self, gx: int, gy: int, gz: int, stream: Any, *rest: Any) -> None:
+        """Takes what Triton's launchers take: after five more, the kernel's arguments."""
+        self._refuse_host_memory(rest[5:])
+        meta = self._kernel.metadata
+        if scratch := getattr(meta, "global_scratch_size", 0):
+            self._allocate(gx * gy * gz * getattr(meta, "num_ctas", 1) * scratch, meta.global_scratch_align, stream)
 
-    def map_python_to_cpp_type(self, ty: str) -> str:
-        """No launcher is built, so a type needs no C++ name."""
-        return ty
+    def _refuse_host_memory(self, arguments: Sequence[Any]) -> None:
+        if self._mode.backing.type == "cpu":  # where all tensors are, and nothing tells them apart
+            return
+        with torch._C.DisableTorchFunction():
+            for position, value in enumerate(arguments):
+                if isinstance(value, torch.Tensor) and not self._mode.readable(value):
+                    raise LaunchRefusedError(
+                        f"argument {position} of {self._kernel.name} is a tensor on the CPU, which no kernel can read"
+                    )
 
-    def get_current_target(self) -> GPUTarget:
-        """The target in Triton's words."""
-        arch = self.recorder.target.architecture
-        return GPUTarget(arch.triton_backend, arch.triton_arch, arch.wave_size)
-
-    def get_active_torch_device(self) -> torch.device:
-        """The device that tensors claim to be on."""
-        return torch.device("cuda", 0)
-
-    def get_current_device(self) -> int:
-        """The only device."""
-        return 0
-
-    def set_current_device(self, device: int) -> None:
-        """The only device stays current."""
-
-    def get_current_stream(self, device: int | None = None) -> int:
-        """The default stream."""
-        return 0
-
-    def get_device_interface(self) -> Any:
-        """HIP and CUDA share torch.cuda."""
-        return torch.cuda
-
-    def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        """Major and minor of the target."""
-        major, minor = torch.cuda.get_device_capability()
-        return major, minor
-
-    def get_benchmarker(self) -> Callable[..., list[float]]:
-        """An autotuner's benchmark: launches once, marked as a trial; all configurations tie."""
-
-        def benchmark(kernel_call: Callable[[], Any], *, quantiles: Any = None, **_: Any) -> list[float]:
-            self.recorder.trial = True
-            try:
-                kernel_call()
-            finally:
-                self.recorder.trial = False
-            return [1.0] * len(quantiles or (0.5,))
-
-        return benchmark
-
-    def get_empty_cache_for_benchmark(self) -> torch.Tensor:
-        """Nothing to evict."""
-        return torch.empty(0)
-
-    def clear_cache(self, cache: torch.Tensor) -> None:
-        """Nothing to evict."""
-
-
-class _AbsentUtils:
-    """The driver's C helpers: only the device query is ever asked."""
-
-    _NAMES: ClassVar = {  # Triton's name → torch's
-        "max_shared_mem": "shared_memory_per_block_optin",
-        "max_num_regs": "regs_per_multiprocessor",
-        "multiprocessor_count": "multi_processor_count",
-        "warpSize": "warp_size",
-        "sm_clock_rate": "clock_rate",
-        "mem_clock_rate": "memory_clock_rate",
-        "mem_bus_width": "memory_bus_width",
-    }
-
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
-
-    def get_device_properties(self, device: int) -> Any:
-        return _TritonProperties(self._answers, self._NAMES)
-
-
-class _TritonProperties:
-    """A mapping that logs what is read, by torch's names."""
-
-    def __init__(self, answers: Answers, names: dict[str, str]) -> None:
-        self._answers, self._names = answers, names
-
-    def __getitem__(self, name: str) -> Any:
-        return self._answers[self._names[name]]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self._names else default
+    def _allocate(self, size: int, align: int, stream: Any) -> None:
+        try:
+            _allocation._allocator.get()(size, align, stream)
+        except RuntimeError as error:
+            raise LaunchRefusedError(f"{self._kernel.name}: {error}") from error
 
 
 def kernel_resources(kernel: Any, target: Target) -> Resources:
@@ -290,10 +295,10 @@ def _hook_compiler(recorder: Recorder) -> None:
     triton.knobs.compilation.listener = recorder.listen
 
 
-def _launcher(recorder: Recorder, kernel: Any, launch: Callable[..., Any] | None = None) -> Callable[..., Any]:
+def _launcher(recorder: Recorder, kernel: Any, launch: Callable[..., Any]) -> Callable[..., Any]:
     def run(gx: int, gy: int, gz: int, *rest: Any) -> Any:
         recorder.record(kernel, (int(gx), int(gy), int(gz)))
-        return launch(gx, gy, gz, *rest) if launch else None
+        return launch(gx, gy, gz, *rest)
 
     return run
 

@@ -8,6 +8,7 @@ host code that could not be captured.
 from __future__ import annotations
 
 import re
+import sysconfig
 import traceback
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from triton.compiler.errors import CompilationError
 
 from portkit.model import Outcome, Stage, Status
 from portkit.run.scrub import scrub
-from portkit.run.shim import UnknownPropertyError
+from portkit.run.shim import CompiledHostError, LaunchRefusedError, UnknownPropertyError, UnknownTimeError
 
 _TRITON = str(Path(triton.__file__).parent)
+_PYTHON = sysconfig.get_path("stdlib")
 
 _TEXT_FAULTS = frozenset(
     {
@@ -33,6 +35,9 @@ _TEXT_FAULTS = frozenset(
     }
 )
 """Types of causes that are faults of the text of kernel or launch on every target, no one's refusal."""
+
+_UNKNOWN = (UnknownPropertyError, UnknownTimeError, CompiledHostError)
+"""Questions of host code that have no answer for an absent GPU."""
 
 _TOOL_FAULTS = frozenset({"RuntimeError", "PTXASError", "MLIRError", "CalledProcessError", "FileNotFoundError"})
 """Types by which Triton's C++ and the programs it calls report that they failed."""
@@ -58,7 +63,9 @@ def classify(error: BaseException) -> Outcome:
         ``backend_missing`` where Triton lacks the vendor's backend;
         ``capture_failed`` for anything raised by host code, with its line.
     """
-    if isinstance(error, UnknownPropertyError) or not _from_triton(error):
+    if isinstance(error, LaunchRefusedError):
+        return Outcome(Status.LAUNCH_ERROR, Stage.RUN, f"{describe(error)} at {failing_line(error)}")
+    if isinstance(error, _UNKNOWN) or not _from_triton(error):
         return Outcome(Status.CAPTURE_FAILED, Stage.CAPTURE, f"{describe(error)} at {failing_line(error)}")
     return Outcome(_compiler_status(error), Stage.COMPILE, describe(error))
 
@@ -96,16 +103,25 @@ def named_cause(error: BaseException) -> tuple[str, str]:
 def failing_line(error: BaseException) -> str:
     """File and line of the user's code nearest to the fault, scrubbed."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "/portkit/run/" not in f.filename and "/torch/" not in f.filename]
+    own = [f for f in frames if not _between(f.filename) and not f.filename.startswith(_TRITON)]
     frame = (own or frames)[-1] if frames else None
     return scrub(f"{frame.filename}:{frame.lineno}") if frame else "unknown line"
 
 
 def _from_triton(error: BaseException) -> bool:
-    frames = traceback.extract_tb(error.__traceback__)
-    return any(f.filename.startswith(_TRITON) for f in frames[-1:]) or any(
-        f.filename.startswith(_TRITON) and f.name in ("compile", "run", "_do_compile", "_pack_args") for f in frames
-    )
+    """Whether Triton raised it, and no code of the user that Triton called (a grid, a hook)."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename.startswith(_TRITON):
+            return True
+        if not _between(frame.filename):
+            return False
+    return False
+
+
+def _between(filename: str) -> bool:
+    """Code that works for others: portkit's, torch's and Python's own."""
+    own = "/portkit/run/" in filename or "/torch/" in filename or filename.startswith("<frozen ")
+    return own or (filename.startswith(_PYTHON) and "-packages/" not in filename)
 
 
 def _compiler_status(error: BaseException) -> Status:

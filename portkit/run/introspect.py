@@ -111,7 +111,7 @@ def _platform() -> contextlib.AbstractContextManager[object]:
 
     target = load_catalog().get("h200")
     answers, mode = install(target)
-    capture(Recorder(target), answers)
+    capture(Recorder(target), answers, mode)
     return mode
 
 

@@ -8,7 +8,9 @@ The cuts are tried in this order until the line fits:
 2. The launches lose ``specialization``, ``constants``, ``options``, ``raw`` and the limits
    of each resource; the whole launches are blob ``launches``.
 3. Launches are left out, except those with the worst figure of a kind or a broken limit
-   that no other shows; ``build.omitted_launches`` counts the rest.
+   that no other shows; ``build.omitted_launches`` counts the rest. Of an autotuner's trials
+   only those with a worst figure stay. Of configurations that failed the first stays;
+   ``build.tuning.omitted_failed`` counts the others, and blob ``tuning`` has them.
 4. ``asked``, then ``verdict``, ``timing`` and ``build`` go to a blob of their name, and
    ``nulls`` says so.
 
@@ -30,6 +32,8 @@ LIMIT: Final = 4096
 """Most bytes of a record's line, newline included."""
 
 MESSAGE_CHARACTERS: Final = 400
+
+_FAILED_CHARACTERS = 120  # of a reason why a configuration can't run
 
 StoreBlob = Callable[[str, bytes], str]
 
@@ -59,7 +63,7 @@ def _cuts(store_blob: StoreBlob) -> Iterator[Callable[[Record], Record]]:
     yield lambda record: _cut_message(record, store_blob)
     yield lambda record: _cut_nulls(record, store_blob)
     yield lambda record: _cut_details(record, store_blob)
-    yield _omit_launches
+    yield lambda record: _omit_launches(record, store_blob)
     for part in ("asked", "verdict", "timing", "build"):
         yield lambda record, part=part: _move_part(record, part, store_blob)  # type: ignore[misc]
 
@@ -105,16 +109,34 @@ def _bare(launch: Launch) -> Launch:
     )
 
 
-def _omit_launches(record: Record) -> Record:
+def _omit_launches(record: Record, store_blob: StoreBlob) -> Record:
     if record.build is None:
         return record
     telling = _telling_launches(record.build)
+    record = _cut_tuning(record, record.build, store_blob)
+    assert record.build is not None
     return _with_launches(record, record.build, tuple(x for i, x in enumerate(record.build.launches) if i in telling))
+
+
+def _cut_tuning(record: Record, build: Build, store_blob: StoreBlob) -> Record:
+    """Keep one of the configurations that failed."""
+    tuning = build.tuning
+    if tuning is None or not tuning.failed:
+        return record
+    text, why = next(iter(tuning.failed.items()))
+    cut = dataclasses.replace(
+        tuning,
+        failed={text: why[:_FAILED_CHARACTERS]},
+        omitted_failed=tuning.omitted_failed + len(tuning.failed) - 1,
+    )
+    record = dataclasses.replace(record, build=dataclasses.replace(build, tuning=cut))
+    return _with_blob(record, "tuning", store_blob("tuning", _json(tuning)))
 
 
 def _telling_launches(build: Build) -> set[int]:
     """Positions of the launches that decide a worst figure, or alone show a broken limit."""
-    launches = build.launches
+    places = {id(x): i for i, x in enumerate(build.launches)}
+    launches = build.candidates
     if not launches:
         return set()
     figures: tuple[Callable[[Launch], float], ...] = (
@@ -124,14 +146,15 @@ def _telling_launches(build: Build) -> set[int]:
         lambda x: x.resources.threads_per_block,
         lambda x: -x.occupancy.percent,
     )
-    worst = {max(range(len(launches)), key=lambda i: figure(launches[i])) for figure in figures}
-    first_broken = {text: i for i, x in reversed(list(enumerate(launches))) for text in x.limits_broken}
+    worst = {places[id(max(launches, key=figure))] for figure in figures}
+    first_broken = {text: places[id(x)] for x in reversed(build.counted) for text in x.limits_broken}
     return worst | set(first_broken.values())
 
 
 def _with_launches(record: Record, build: Build, launches: tuple[Launch, ...]) -> Record:
-    omitted = build.launch_count - len(launches)
-    return dataclasses.replace(record, build=dataclasses.replace(build, launches=launches, omitted_launches=omitted))
+    cut = dataclasses.replace(build, launches=launches)
+    omitted = build.omitted_launches + len(build.counted) - len(cut.counted)
+    return dataclasses.replace(record, build=dataclasses.replace(cut, omitted_launches=omitted))
 
 
 def _move_part(record: Record, part: str, store_blob: StoreBlob) -> Record:

@@ -36,6 +36,19 @@ class Workshop:
         results = self.build(source, cells)
         return [results[cell] for cell in cells]
 
+    def build_cases(self, file: str, *cells: Cell) -> list[CellResult]:
+        """Results of cells of any cases of one file, in order, with as many processes at once as there are cores."""
+        sources = {cell.case: CaseSource(cell.case, path=str(CASES / file)) for cell in cells}
+        planned = [PlannedCell(cell, Evidence.COMPILED) for cell in cells]
+        targets = {cell.target: self.catalog.get(cell.target) for cell in cells}
+        results = {result.cell: result for result in self.session.results(chains_for(planned, sources, targets))}
+        return [results[cell] for cell in cells]
+
+
+def cell_of(name: str, target: str, shape=(256,), dtype="float32", direction=Direction.FORWARD) -> Cell:
+    """A cell of a test case."""
+    return Cell(name, direction, shape, dtype, "default", target)
+
 
 def check_waves(target: Target, result: CellResult) -> None:
     """Our waves per SIMD from registers alone are LLVM's, for every AMD kernel that a test builds."""

@@ -14,11 +14,29 @@ from __future__ import annotations
 
 from portkit.model import Platform, Target
 from portkit.run.shim import cuda, rocm
-from portkit.run.shim.answers import Answers, UnknownPropertyError
+from portkit.run.shim.answers import Answers
 from portkit.run.shim.device import ClaimDevice, patch_backward
+from portkit.run.shim.host_code import patch_host_code
+from portkit.run.shim.refusals import (
+    CompiledHostError,
+    LaunchRefusedError,
+    UnknownPropertyError,
+    UnknownTime,
+    UnknownTimeError,
+)
 from portkit.run.shim.torch_cuda import patch_torch_cuda
 
-__all__ = ["Answers", "ClaimDevice", "UnknownPropertyError", "answers_for", "install"]
+__all__ = [
+    "Answers",
+    "ClaimDevice",
+    "CompiledHostError",
+    "LaunchRefusedError",
+    "UnknownPropertyError",
+    "UnknownTime",
+    "UnknownTimeError",
+    "answers_for",
+    "install",
+]
 
 _VENDORS = {Platform.CUDA: cuda, Platform.ROCM: rocm}
 
@@ -44,4 +62,5 @@ def install(target: Target, *, backing: str = "meta") -> tuple[Answers, ClaimDev
     patch_torch_cuda(answers)
     mode = ClaimDevice(backing)
     patch_backward(mode)
+    patch_host_code(mode)
     return answers, mode

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-
-class UnknownPropertyError(RuntimeError):
-    """Host code asked for a figure that the catalogue has no source for."""
+from portkit.run.shim.refusals import UnknownPropertyError
 
 
 class Answers:
@@ -32,10 +30,14 @@ class Answers:
         if value is None:
             raise UnknownPropertyError(
                 f"host code asks for {name} of {self._target}, for which the catalogue has no sourced value; "
-                "add the target with that figure to a targets file of your own"
+                f"{_remedy(name)}"
             )
         self.asked[name] = value
         return value
+
+    def note(self, name: str) -> None:
+        """Log a question whose answer was taken from the target itself."""
+        self.asked[name] = self.peek(name)
 
     def peek(self, name: str) -> Any:
         """The answer without logging it; None where it is not known."""
@@ -47,6 +49,16 @@ class Answers:
     def same_for(self, asked: Mapping[str, Any]) -> bool:
         """Whether this target gives the same answers to the questions in ``asked``."""
         return all(self.peek(name) == value for name, value in asked.items())
+
+
+_ENTRY_KEYS = {"multi_processor_count": "units", "total_memory": "memory_gib", "L2_cache_size": "l2_mib"}
+"""Property → what a user's targets file calls it."""
+
+
+def _remedy(name: str) -> str:
+    if name not in _ENTRY_KEYS:
+        return "no targets file can give it: let the host code do without"
+    return f"give `{_ENTRY_KEYS[name]}` with its source in a targets file of your own (docs/targets.md)"
 
 
 class DeviceProperties:
