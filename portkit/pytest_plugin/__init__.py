@@ -54,6 +54,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--portkit-same-device", action="store_true", help="resume only on the device that the run began on"
     )
     group.addoption(
+        "--portkit-sanitize",
+        action="store_true",
+        help="on NVIDIA: also run a small shape of measured cells under compute-sanitizer (memcheck, racecheck)",
+    )
+    group.addoption(
         "--portkit-wait",
         metavar="S",
         type=float,

@@ -81,6 +81,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         resume=Path(resumed.path) if resumed else None,
         same_device=config.getoption("portkit_same_device"),
         wait_seconds=config.getoption("portkit_wait"),
+        sanitize=config.getoption("portkit_sanitize"),
     )
     display = make_display(config)
     with _usage_errors():
@@ -147,7 +148,9 @@ class MatrixFile(pytest.File):
         for name, failure in prepared.failures.items():
             yield BrokenKernel.from_parent(self, name=name, failure=failure)
         for planned in prepared.plan.cells:
-            yield CellItem.from_parent(self, name=planned.label, planned=planned)
+            # The id is given as text: pytest takes a bracket in it for parameters, and --lf compares the parts.
+            nodeid = f"{self.nodeid}::{planned.label}"
+            yield CellItem.from_parent(self, name=planned.label, nodeid=nodeid, planned=planned)
 
 
 class BrokenKernel(pytest.Item):

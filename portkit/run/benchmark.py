@@ -89,6 +89,7 @@ class Choices:
     resume: Path | None = None  # report of the run to go on with
     same_device: bool = False  # whether a resumed run must measure on the same device
     wait_seconds: float = 0.0  # for another run on the device
+    sanitize: bool = False  # run small shapes of measured cells under compute-sanitizer
 
 
 class Run:
@@ -119,6 +120,7 @@ class Run:
         self._prepared = prepared
         self._planned = {(planned.evidence, planned.cell): planned for planned in cells}
         self._session = session
+        self._sanitize = choices.sanitize
         self._interruptions = interruptions
         self._watch = watch
         self._devices = _measured_devices(prepared, cells)
@@ -206,7 +208,7 @@ class Run:
                 yield self._keep(planned, CellResult(planned.cell, planned.evidence, outcome))
         prepared = self._prepared
         sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
-        chains = chains_for(left, sources, prepared.targets, prepared.devices)
+        chains = chains_for(left, sources, prepared.targets, prepared.devices, sanitize=self._sanitize)
         for result in self._session.results(chains, self._watch):
             yield self._keep(self._planned[result.evidence, result.cell], result)
 

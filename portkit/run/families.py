@@ -69,16 +69,19 @@ def run_families(case: KernelCase, cell: Cell, runner: Runner, seed: int) -> Fam
     Raises:
         StageFailed: the device is lost.
     """
-    small = replace(cell, shape=_small_shape(case, cell.shape, runner))
+    small = replace(cell, shape=_family_shape(case, cell.shape, runner))
     key = (id(case), small.direction, small.shape, small.dtype, small.variant, runner.device, seed)
     if key not in _done:
         _done[key] = (case, _run_all(case, small, runner, seed))
     return _done[key][1]
 
 
-def _small_shape(case: KernelCase, shape: Shape, runner: Runner) -> Shape:
-    if runner.hurried:
-        return min(case.small_shapes, key=math.prod, default=shape)
+def _family_shape(case: KernelCase, shape: Shape, runner: Runner) -> Shape:
+    return min(case.small_shapes, key=math.prod, default=shape) if runner.hurried else nearest_small_shape(case, shape)
+
+
+def nearest_small_shape(case: KernelCase, shape: Shape) -> Shape:
+    """The case's small shape whose last axis is nearest to that of ``shape``."""
     return min(case.small_shapes, key=lambda small: abs(small[-1] - shape[-1]), default=shape)
 
 

@@ -20,6 +20,7 @@ class Job:
     target: Target | None = None  # None for the interpreter
     device_index: int | None = None  # GPU of the host, for measured cells
     seed: int = 0
+    sanitize: bool = False  # run small shapes of measured cells under compute-sanitizer
 
 
 Chain = tuple[Job, ...]

@@ -14,12 +14,30 @@ from typing import Any
 import torch
 from triton.runtime.errors import OutOfResources
 
-from portkit.model import Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status, Target, Verdict
+from portkit.model import (
+    Cell,
+    CellResult,
+    Direction,
+    Evidence,
+    KernelCase,
+    Outcome,
+    Shape,
+    Stage,
+    Status,
+    Target,
+    Verdict,
+)
 from portkit.run import stages
 from portkit.run.calls import as_outputs, backward, differentiable
 from portkit.run.classify import classify, describe
 from portkit.run.evaluate import Evaluation, Observe, Runner, StageFailed, evaluate, work_of
+from portkit.run.families import nearest_small_shape
+from portkit.run.sanitize import Sanitized
 from portkit.run.timing import FUSED, Samples, flush_size, sample, summarize
+from portkit.run.verify import worst_outcome
+
+Sanitize = Callable[[Cell, Shape], Sanitized]
+"""Runs a cell on a small shape under memory and race checks."""
 
 _FAULTS = (
     "illegal memory access",
@@ -38,7 +56,13 @@ _LAUNCH = ("cuda error", "hip error", "triton error [")
 
 
 def measure_cell(
-    case: KernelCase, cell: Cell, target: Target, *, observe: Observe | None = None, seed: int = 0
+    case: KernelCase,
+    cell: Cell,
+    target: Target,
+    *,
+    observe: Observe | None = None,
+    seed: int = 0,
+    sanitize: Sanitize | None = None,
 ) -> CellResult:
     """Judge a cell on the current device and time it against eager.
 
@@ -48,6 +72,7 @@ def measure_cell(
         target: the SKU of the device; its caches size the flush.
         observe: opens a recorder of the launches of the fused function.
         seed: of the inputs.
+        sanitize: runs a small shape of the cell under memory and race checks.
 
     Returns:
         A filled result, whatever happened. There is a time only where the fused result
@@ -71,7 +96,16 @@ def measure_cell(
             nulls={**nulls, **done.nulls, **_nulls(done)},
             blobs={"fingerprint": done.fingerprint},
         )
-        return _timed(judged, case, done, target)
+        return _timed(_sanitized(judged, case, sanitize), case, done, target)
+
+
+def _sanitized(judged: CellResult, case: KernelCase, sanitize: Sanitize | None) -> CellResult:
+    if sanitize is None or judged.verdict is None:
+        return judged
+    said = sanitize(judged.cell, nearest_small_shape(case, judged.cell.shape))
+    nulls = {**judged.nulls, "verdict.sanitizer": said.why_not} if said.why_not else judged.nulls
+    verdict = replace(judged.verdict, sanitizer=said.text)
+    return replace(judged, verdict=verdict, nulls=nulls, outcome=worst_outcome([judged.outcome, said.outcome]))
 
 
 def device_failure(error: BaseException, stage: Stage) -> Outcome | None:
@@ -92,8 +126,8 @@ def device_failure(error: BaseException, stage: Stage) -> Outcome | None:
 
 
 def _timed(judged: CellResult, case: KernelCase, done: Evaluation, target: Target) -> CellResult:
-    if done.outcome.status is not Status.PASSED:
-        return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {done.outcome.status}"})
+    if judged.outcome.status is not Status.PASSED:
+        return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {judged.outcome.status}"})
     stages.enter(Stage.TIMING)
     try:
         samples = _samples(case, judged, done, target)

@@ -38,7 +38,6 @@ from portkit.run.scrub import tail
 
 _MOST_IDLE_DEATHS = 3
 _IDLE_SECONDS = 1.0
-_STOP_SECONDS = 1.5  # for a supervisor to end by itself; Ctrl-C ends a run within five
 
 
 def chains_for(
@@ -46,6 +45,8 @@ def chains_for(
     sources: Mapping[str, CaseSource],
     targets: Mapping[str, Target],
     devices: Sequence[Device] = (),
+    *,
+    sanitize: bool = False,
 ) -> tuple[Chain, ...]:
     """Group planned cells into jobs, and jobs of one architecture into chains."""
     grouped: dict[tuple[Evidence, str, str], list[Cell]] = defaultdict(list)
@@ -56,7 +57,7 @@ def chains_for(
     chains: dict[tuple[Evidence, str, str], list[Job]] = defaultdict(list)
     for (evidence, case, name), group in grouped.items():
         target = None if name == INTERPRETER else targets[name]
-        job = Job(evidence, sources[case], tuple(group), target, index.get(name))
+        job = Job(evidence, sources[case], tuple(group), target, index.get(name), sanitize=sanitize)
         architecture = target.architecture.name if target else name
         chains[evidence, case, architecture].append(job)
     return tuple(tuple(jobs) for jobs in chains.values())
@@ -92,8 +93,6 @@ class Session:
 
     def close(self) -> None:
         """Stop all processes of the session, their children included."""
-        for link in self._links.values():
-            link.hang_up()
         for link in self._links.values():
             link.close()
         self._links.clear()
@@ -166,18 +165,11 @@ class _Link:
             case AllDone():
                 self.done = True
 
-    def hang_up(self) -> None:
-        """Closing the connection is what tells the supervisor to stop."""
-        self.connection.close()
-
     def close(self) -> None:
-        """Wait for the supervisor a moment, then see to it that nothing is left of it."""
-        self.hang_up()
-        try:
-            self._process.wait(timeout=_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """End the supervisor, and see to it that nothing is left of what it started."""
+        self.connection.close()
+        self._process.kill()  # it has nothing to save, and its workers end with it
+        self._process.wait()
         end_processes(self._mark)
         self._log.close()
 

@@ -10,7 +10,9 @@ HIP; it gives up early where that context was ruined, and another takes over.
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -20,14 +22,16 @@ from multiprocessing.connection import Connection
 import torch
 
 from portkit.errors import CaseError
-from portkit.model import Cell, CellResult, Evidence, Outcome, Stage, Status, Target
+from portkit.model import Cell, CellResult, Evidence, Outcome, Shape, Stage, Status, Target
 from portkit.run import stages
 from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
 from portkit.run.interpret import interpret_cell
 from portkit.run.jobs import Compiling, Entered, Finished, Job, Started, Unusable
 from portkit.run.load import load_case
-from portkit.run.measure import measure_cell
+from portkit.run.output import mark
+from portkit.run.measure import Sanitize, measure_cell
+from portkit.run.sanitize import Sanitized, sanitize_cell
 from portkit.run.scrub import scrub
 from portkit.run.shim import install
 
@@ -50,7 +54,8 @@ def work(job: Job, connection: Connection) -> None:
 
 def work_through(job: Job, means: Means, connection: Connection) -> None:
     """Run cells in order, up to one that leaves the process unusable."""
-    for cell in job.cells:
+    for number, cell in enumerate(job.cells):
+        os.write(sys.stderr.fileno(), mark(number))
         connection.send(Started(job.evidence, cell))
         start = time.perf_counter()
         result = means.run(cell)
@@ -101,7 +106,21 @@ def _device(job: Job, connection: Connection) -> Means:
             on_compiled=lambda: stages.enter(Stage.RUN),
         )
 
-    return Means(lambda cell: measure_cell(case, cell, target, observe=watched, seed=job.seed), device_answers)
+    sanitize = _sanitizer(job) if job.sanitize else None
+    return Means(
+        lambda cell: measure_cell(case, cell, target, observe=watched, seed=job.seed, sanitize=sanitize), device_answers
+    )
+
+
+def _sanitizer(job: Job) -> Sanitize:
+    """Cells that differ in their large shape alone share one run of the tools."""
+
+    @functools.cache
+    def run(cell: Cell, shape: Shape) -> Sanitized:
+        stages.enter(Stage.VERIFY)
+        return sanitize_cell(job.source, cell, shape=shape, seed=job.seed)
+
+    return lambda cell, shape: run(replace(cell, shape=shape), shape)
 
 
 def only_device(index: int, environment: Mapping[str, str]) -> dict[str, str]:
