@@ -46,3 +46,10 @@ def test_a_file_that_fails_to_import_fails_its_cells(workshop, tmp_path):
     assert result.outcome.status is Status.CAPTURE_FAILED
     assert "broken.py:3" in result.outcome.message
     assert "no such thing" in result.outcome.message
+
+
+def test_a_fault_of_the_source_is_a_compile_error_on_every_target(workshop):
+    cells = _cells("undefined_name", (1024,)) + _cells("undefined_name", (1024,), target="mi300x")
+    outcomes = [result.outcome for result in workshop.build(_source("undefined_name"), cells).values()]
+    assert [outcome.status for outcome in outcomes] == [Status.COMPILE_ERROR] * 2
+    assert all("x_pointer" in outcome.message for outcome in outcomes)

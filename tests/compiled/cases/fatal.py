@@ -99,6 +99,17 @@ def slow_to_compile(x):
     return y
 
 
+@triton.jit
+def misspelt(x_ptr, y_ptr):
+    tl.store(y_ptr, tl.load(x_pointer))  # noqa: F821
+
+
+def undefined_name(x):
+    y = torch.empty_like(x)
+    misspelt[(1,)](x, y)
+    return y
+
+
 def _case(function):
     return portkit.KernelCase(
         name=function.__name__,
@@ -124,6 +135,7 @@ CASES = [
         host_is_killed,
         host_kills_parent,
         slow_to_compile,
+        undefined_name,
     )
 ]
 globals().update({f"{case.name}_case": case for case in CASES})
