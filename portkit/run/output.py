@@ -12,6 +12,14 @@ _CHUNK = 64 * 1024
 _CHUNKS_AT_A_TIME = 64  # so that one that floods does not keep the reader from the others
 
 
+_MARK = "\x1e"  # ASCII's record separator
+
+
+def mark(number: int) -> bytes:
+    """What a worker writes where it begins the cell of that number in its job."""
+    return f"{_MARK}{number}\n".encode()
+
+
 class Output:
     """A pipe from a process; ``sink`` is for the process, ``source`` for who reads."""
 
@@ -42,6 +50,10 @@ class Output:
         """The end of what was written so far; a cut first line is left out."""
         whole = self._kept if len(self._kept) < KEPT_BYTES else self._kept.partition(b"\n")[2]
         return whole.decode(errors="replace")
+
+    def of_cell(self, number: int) -> str:
+        """What was written since the mark of a cell, up to the next; all that is kept where there is no mark."""
+        return self.text.rpartition(mark(number).decode())[2].partition(_MARK)[0]
 
     def close(self) -> None:
         """Stop reading."""

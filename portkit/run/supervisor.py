@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import time
@@ -41,7 +42,7 @@ from portkit.run.jobs import (
 from portkit.run.limits import GIB
 from portkit.run.output import Output
 from portkit.run.processes import describe_exit, resident_bytes
-from portkit.run.scrub import tail
+from portkit.run.scrub import scrub, tail
 from portkit.run.shim import answers_for
 from portkit.run.worker import work  # loads torch and Triton, once for all workers
 
@@ -114,8 +115,23 @@ class Worker:
         return self.job.cells[len(self.results) :]
 
     def log(self, lines: int) -> str:
-        """The last lines that the process wrote."""
-        return tail(self.output.text, lines)
+        """The last lines that the process wrote, of the cell under way if there is one."""
+        return tail(self._said, lines)
+
+    @property
+    def _said(self) -> str:
+        return self.output.of_cell(len(self.results))
+
+    def explained(self, result: CellResult) -> CellResult:
+        """A cell's result; where the compiler failed, with the cause that it printed instead of raising it."""
+        outcome = result.outcome
+        if outcome.status is not Status.COMPILE_ERROR:
+            return result
+        self.output.read()
+        line = cause_line(self._said)
+        if line is None or line in outcome.message:
+            return result
+        return replace(result, outcome=replace(outcome, message=f"{outcome.message}: {line}"))
 
     @property
     def doing(self) -> str:
@@ -189,6 +205,8 @@ class Supervisor:
         with contextlib.suppress(EOFError, OSError):
             while worker.connection.poll():
                 message = worker.connection.recv()
+                if isinstance(message, Finished):
+                    message = Finished(worker.explained(message.result))
                 worker.note(message)
                 if isinstance(message, Started | Finished):
                     self.parent.send(message)
@@ -315,10 +333,23 @@ def _death(worker: Worker, message: str) -> Outcome:
 _TELLING = ("LLVM ERROR", "error:", "Assertion", "Cannot select", "fatal", "Error:")
 
 
+_FALSE_ALARMS = ("no matching matrix core intrinsic",)
+"""What the compiler prints of kernels that it builds all the same."""
+
+_PROGRAM = re.compile(r"^[\w.-]+: (?=\S+:\d+: )")
+"""Name of the interpreter, which glibc puts before a failed assertion."""
+
+
 def telling_line(log: str) -> str:
     """The first line of a log that names a fault, otherwise its last."""
-    lines = log.splitlines()
-    return next((line for line in lines if any(word in line for word in _TELLING)), lines[-1])[:400]
+    return cause_line(log) or log.splitlines()[-1][:400]
+
+
+def cause_line(log: str) -> str | None:
+    """The first line of a log that names a fault, scrubbed; false alarms only where there is no other."""
+    found = [line.strip() for line in log.splitlines() if any(word in line for word in _TELLING)]
+    real = [line for line in found if not any(alarm in line for alarm in _FALSE_ALARMS)]
+    return scrub(_PROGRAM.sub("", (real or found)[0]))[:400] if found else None
 
 
 def _enter(supervisor: int, job: Job, connection: Connection, sink: int, *inherited: Connection) -> None:

@@ -29,8 +29,8 @@ from portkit.run.capture import Recorder, capture, observe
 from portkit.run.interpret import interpret_cell
 from portkit.run.jobs import Compiling, Entered, Finished, Job, Started, Unusable
 from portkit.run.load import load_case
-from portkit.run.output import mark
 from portkit.run.measure import Sanitize, measure_cell
+from portkit.run.output import mark
 from portkit.run.sanitize import Sanitized, sanitize_cell
 from portkit.run.scrub import scrub
 from portkit.run.shim import install

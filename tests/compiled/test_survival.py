@@ -119,7 +119,7 @@ def test_a_process_gives_up_where_its_device_no_longer_answers():
 )
 def test_the_stage_of_a_death_says_whose_fault_it_is(stage, status):
     process = SimpleNamespace(exitcode=-6, is_alive=lambda: False)
-    output = SimpleNamespace(text="terminate called\n")
+    output = SimpleNamespace(of_cell=lambda number: "terminate called\n")
     job = Job(Evidence.MEASURED, CaseSource("case"), ())
     outcome = cause_of_death(Worker(Pending((job,)), process, None, output, stage=stage))
     assert (outcome.status, outcome.stage) == (status, stage)
