@@ -10,7 +10,17 @@ from itertools import product
 from typing import Any
 
 from portkit.errors import CaseError, nearest
-from portkit.model import DTYPE_BYTES, CaseDeclaration, CaseSource, Direction, KernelCase, Shape, Work
+from portkit.model import (
+    DTYPE_BYTES,
+    FAMILIES,
+    CaseDeclaration,
+    CaseSource,
+    Direction,
+    Discrete,
+    KernelCase,
+    Shape,
+    Work,
+)
 from portkit.plan.cases import plain_json
 from portkit.run.source_hash import source_hash
 
@@ -33,6 +43,8 @@ def declare(case: KernelCase, source: CaseSource) -> CaseDeclaration:
     check.directions()
     check.callables()
     check.figures()
+    check.inputs_by_name()
+    check.verdict_rules()
     check.work()
     return CaseDeclaration(
         source=source,
@@ -113,6 +125,30 @@ class _Check:
             if type(length) is not int or length < 1:
                 raise self.wrong("reduction_length", f"gives {length!r} for {shape}", "return a positive whole number")
 
+    def inputs_by_name(self) -> None:
+        """Fields that name inputs, and the parameters of ``reference`` that they must be."""
+        known = _parameters(self.case.reference)
+        for field in ("differentiable", "in_place", "row_inputs", "strided_inputs"):
+            names = getattr(self.case, field)
+            if names is None:
+                continue
+            if not isinstance(names, tuple):
+                raise self.wrong(field, f"{names!r} is no tuple", 'write a tuple of names, such as ("x",)')
+            for name in names:
+                if known is not None and name not in known:
+                    raise self.wrong(field, f"`reference` takes no {name!r}", nearest(str(name), known))
+
+    def verdict_rules(self) -> None:
+        for family in self.case.family_gaps:
+            if family not in FAMILIES:
+                raise self.wrong("family_gaps", f"no input family is named {family!r}", nearest(str(family), FAMILIES))
+        for position, rule in self.case.discrete.items():
+            if type(position) is not int or position < 0 or not isinstance(rule, Discrete):
+                text = "map positions of outputs to rules, such as {0: portkit.Discrete(margin)}"
+                raise self.wrong("discrete", f"{position!r}: {rule!r} is no rule", text)
+            if rule.margin is None and rule.band is not None:
+                raise self.wrong("discrete", f"output {position} has a band but no margin", "give the margin function")
+
     def work(self) -> None:
         for shape, dtype in product((*self.case.shapes, *self.case.small_shapes), self.case.dtypes):
             self._work(shape, dtype, self._call("work", self.case.work, shape, dtype))
@@ -171,6 +207,17 @@ class _Check:
                 f"raises {type(error).__name__} for {', '.join(map(repr, arguments))}: {error}",
                 "mend it for every shape and dtype declared",
             ) from error
+
+
+def _parameters(function: Callable[..., Any]) -> list[str] | None:
+    """Names that a function takes; None where it takes any, or tells nothing."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return None
+    return [each.name for each in parameters]
 
 
 def _is_shape(shape: Any) -> bool:

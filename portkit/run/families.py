@@ -129,7 +129,7 @@ class _Family:
         with guarded_stage(Stage.REFERENCE, Status.REFERENCE_FAILED, explain):
             maker = ReferenceMaker(self.case, cell, self.runner.free_bytes)
             reference = maker.make(inputs, upstream)
-            moved = maker.like(reference, {n: _moved(x) for n, x in inputs.items()}, upstream)
+            moved = maker.like(reference, {n: self.moved(x) for n, x in inputs.items()}, upstream)
             flushed = None
             if self.name == "denormal":
                 flushed = maker.like(reference, {n: _flushed(x) for n, x in inputs.items()}, upstream)
@@ -154,6 +154,19 @@ class _Family:
         if change is None:
             return cell, inputs
         return cell, {name: change(value) if name in floating else value for name, value in inputs.items()}
+
+    def moved(self, x: Any) -> Any:
+        """Every element off by one rounding of float32, up or down.
+
+        Equal elements move alike, for any kernel sees that they are equal; but those of
+        constant rows do not: their sums are what is rounded.
+        """
+        if not is_floating(x):
+            return x
+        wide = x.to(torch.float64)
+        number = torch.arange(x.numel(), device=x.device) if self.name == "constant" else wide.view(torch.int64) >> 20
+        sign = ((number * 2654435761) >> 31).bitwise_and_(1) * 2 - 1
+        return wide * (1 + _MOVE * sign.view(x.shape))
 
     def upstream(self, cell: Cell, inputs: Mapping[str, Any], make: InputMaker) -> Upstream:
         """Gradients that come in, of the normal kind."""
@@ -305,14 +318,6 @@ def _apart(x: Any) -> Any:
     wide = x.new_zeros((*x.shape[:-1], x.shape[-1] + 32))
     wide[..., : x.shape[-1]] = x
     return wide[..., : x.shape[-1]]
-
-
-def _moved(x: Any) -> Any:
-    """Every element off by one rounding of float32, up or down by its position."""
-    if not is_floating(x):
-        return x
-    sign = torch.arange(x.numel(), device=x.device).mul_(2654435761).bitwise_right_shift_(7).bitwise_and_(1) * 2 - 1
-    return x.to(torch.float64) * (1 + _MOVE * sign.view(x.shape))
 
 
 def _flushed(x: Any) -> Any:

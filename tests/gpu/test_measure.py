@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from portkit.model import CaseSource, Cell, Direction, Status
+from portkit.model import FAMILIES, CaseSource, Cell, Direction, Outcome, Stage, Status
 from portkit.run import timing
 from portkit.run.inputs import InputMaker, hash_tensors
 from portkit.run.load import load_case
 from portkit.run.measure import measure_cell
+from portkit.run.sanitize import Sanitized, sanitize_cell
 
 ROOT = Path(__file__).parents[2]
 SHAPES = {"sum_abs": (1000003,), "add_rms_norm": (64, 2880), "swiglu": (64, 11008), "softmax": (64, 50257)}
@@ -64,6 +66,73 @@ def test_planted_fault_is_wrong_and_not_timed(target, name):
     assert result.outcome.status is Status.WRONG_RESULT
     assert result.timing is None
     assert result.nulls["timing"] == "not timed: wrong_result"
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("one_past_the_end", Status.OUT_OF_BOUNDS, "output 0: written after its end, from byte 16000 of 16000"),
+        ("one_before_the_start", Status.OUT_OF_BOUNDS, "output 0: written before its start, from byte -4"),
+        ("one_past_its_input", Status.OUT_OF_BOUNDS, "x: written after its end"),
+        ("half_written", Status.WRONG_RESULT, "2000 of 4000 elements were never written"),
+        ("unsteady", Status.NONDETERMINISTIC, "3 runs on the same inputs gave different bits"),
+        ("codes", Status.PASSED, ""),
+        ("codes_off", Status.WRONG_RESULT, "of a tie, within it off by 1 at most), first at"),
+        ("in_place", Status.PASSED, ""),
+    ],
+)
+def test_every_verdict_of_the_interpreter_holds_here(target, name, status, words):
+    result = measure(name, target, shape=(4, 1000), variant="default", folder="tests/interpreted/cases")
+    assert result.outcome.status is status, result.outcome
+    assert words in result.outcome.message
+
+
+@pytest.mark.parametrize(("name", "status"), [("squares", "passed"), ("squares_wrong_gradient", "wrong_result")])
+def test_gradients_are_judged_and_timed(target, name, status):
+    case = load_case(CaseSource(name, path=str(ROOT / "tests/interpreted/cases/faulty.py")))
+    cell = Cell(name, Direction.BACKWARD, (4, 1000), "float32", "default", target.name)
+    result = measure_cell(case, cell, target)
+    assert result.outcome.status == status, result.outcome
+    assert [output.name for output in result.verdict.outputs] == ["grad x", "grad weight"]
+    assert (result.timing is not None) == (status == "passed")
+
+
+def test_families_ran_on_the_small_shape_of_that_row_length(target):
+    verdict = measure("softmax", target, shape=(64, 32768)).verdict
+    assert verdict.families_shape == (2, 32768)
+    assert set(verdict.families) == set(FAMILIES)
+    assert all(line.status is Status.PASSED for line in verdict.families.values())
+    assert verdict.repeatable is True
+
+
+@pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="compute-sanitizer is not installed")
+@pytest.mark.parametrize(
+    ("file", "name", "shape", "dtype", "status"),
+    [
+        ("tests/interpreted/cases/faulty.py", "one_past_the_end", (4, 1000), "float32", Status.OUT_OF_BOUNDS),
+        ("tests/gpu/cases/racy.py", "racy", (256,), "int32", Status.DATA_RACE),
+        ("kernels/softmax.py", "softmax", (4, 4096), "float32", Status.PASSED),
+    ],
+)
+def test_compute_sanitizer_finds_what_is_there(target, file, name, shape, dtype, status):
+    variant = "w8" if name == "softmax" else "default"
+    cell = Cell(name, Direction.FORWARD, shape, dtype, variant, target.name)
+    found = sanitize_cell(
+        CaseSource(name, path=str(ROOT / file)), cell, shape=shape, environment={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert found.why_not is None
+    assert found.outcome.status is status, found
+    if status is not Status.PASSED:
+        assert f"{Path(file).name}:" in found.text, found.text
+
+
+def test_a_finding_of_the_sanitizer_ends_the_cell(target):
+    case = load_case(CaseSource("softmax", path=str(ROOT / "kernels/softmax.py")))
+    race = Sanitized(Outcome(Status.DATA_RACE, Stage.VERIFY, "a race"), "data_race: a race")
+    cell = Cell("softmax", Direction.FORWARD, (8, 4096), "float32", "w8", target.name)
+    result = measure_cell(case, cell, target, sanitize=lambda cell, shape: race)
+    assert (result.outcome.status, result.timing) == (Status.DATA_RACE, None)
+    assert result.verdict.sanitizer == "data_race: a race"
 
 
 def test_out_of_device_memory_is_said(target):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from portkit import Direction, KernelCase, Work
+from portkit import Direction, Discrete, KernelCase, Work
 from portkit.errors import CaseError
 from portkit.model import CaseSource
 from portkit.run.declaration import declare
@@ -79,6 +79,11 @@ FIELDS = {
     "work a number": ({"work": lambda shape, dtype: 7}, "work", "gives 7 for (8, 8) and float32", "portkit.Work"),
     "fractional bytes": ({"work": work(fused_bytes=1.5)}, "work", "gives fused_bytes=1.5", "whole numbers"),
     "no bytes": ({"work": work(fused_bytes=0)}, "work", "gives fused_bytes=0", "positive"),
+    "unknown input": ({"strided_inputs": ("y",)}, "strided_inputs", "`reference` takes no 'y'", "x"),
+    "input a text": ({"in_place": "x"}, "in_place", "'x' is no tuple", '("x",)'),
+    "family": ({"family_gaps": {"huge": "x"}}, "family_gaps", "no input family is named 'huge'", "large"),
+    "rule": ({"discrete": {0: 0.5}}, "discrete", "0: 0.5 is no rule", "portkit.Discrete"),
+    "band alone": ({"discrete": {0: Discrete(band=0.1)}}, "discrete", "output 0 has a band but no margin", "margin"),
     "more bytes fused": ({"work": work(fused_bytes=9)}, "work", "more bytes fused (9) than unfused (8)", "every input"),
 }
 

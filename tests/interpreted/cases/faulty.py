@@ -4,8 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from portkit import KernelCase, Work
-from portkit.model import Direction, Discrete
+from portkit import Direction, Discrete, KernelCase, Work
 
 
 @triton.jit
@@ -110,7 +109,7 @@ def half_written(x):
 
 def unsteady(x):
     """Right within its limit, and different each time."""
-    return _copied(x) * (1 + 2e-7 * torch.rand(x.shape))
+    return _copied(x) * (1 + 2e-7 * torch.rand(x.shape, device=x.device))
 
 
 def doubled_in_place(x):

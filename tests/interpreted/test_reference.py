@@ -1,0 +1,149 @@
+"""The float64 reference within the memory that is free, and gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from portkit.model import Cell, Direction, Discrete, KernelCase, Outcome, Stage, Status, Work
+from portkit.run.evaluate import evaluate
+from portkit.run.inputs import InputMaker
+from portkit.run.reference import ReferenceMaker, ReferenceTooLargeError
+from portkit.run.watched import Runner
+
+ROWS, COLUMNS = 64, 100
+
+
+def softmax(x):
+    return torch.softmax(x, dim=-1)
+
+
+CASE = KernelCase(
+    name="softmax",
+    fused=softmax,
+    reference=softmax,
+    inputs=lambda make, shape, dtype: {"x": make.uniform(shape, dtype, low=-4.0, high=4.0)},
+    work=lambda shape, dtype: Work(2 * ROWS * COLUMNS * 4, 8 * ROWS * COLUMNS * 4, 1),
+    shapes=((ROWS, COLUMNS),),
+    small_shapes=((4, COLUMNS),),
+    dtypes=("float32",),
+    variants={"default": {}},
+    row_inputs=("x",),
+)
+CELL = Cell("softmax", Direction.FORWARD, (ROWS, COLUMNS), "float32", "default", "interpreter")
+WHOLE = 8 * ROWS * COLUMNS * 8  # bytes by the rule: eight for each element moved
+INPUTS = CASE.inputs(InputMaker(0), CELL.shape, "float32")
+
+
+def made(free, case=CASE, cell=CELL, upstream=()):
+    return ReferenceMaker(case, cell, lambda device: free).make(INPUTS, upstream)
+
+
+@pytest.mark.parametrize(
+    ("free", "how", "judged"),
+    [
+        (2 * WHOLE, "whole", ROWS),
+        (2 * WHOLE - 2, "slices of 31 rows", ROWS),
+        (WHOLE, "slices of 16 rows", ROWS),
+        (WHOLE // 4, "4 of 64 rows", 4),
+        (1, "1 of 64 rows", 1),
+    ],
+)
+def test_what_fits_is_judged_and_said(free, how, judged):
+    found = made(free)
+    assert found.how == how
+    tensor = found.results.tensors[0]
+    assert tensor.shape == (judged, COLUMNS)
+    assert torch.equal(tensor, found.part_of(softmax(INPUTS["x"].double())))
+
+
+def test_sampled_rows_reach_from_the_first_to_the_last():
+    rows = made(WHOLE // 4).rows.tolist()
+    assert (rows[0], rows[-1], len(set(rows))) == (0, ROWS - 1, 4)
+
+
+def test_without_independent_rows_it_fits_wholly_or_not_at_all():
+    with pytest.raises(ReferenceTooLargeError, match="name the case's row_inputs"):
+        made(WHOLE, replace(CASE, row_inputs=()))
+
+
+def judged(case, cell=CELL, free=1 << 40):
+    runner = Runner("cpu", lambda error, stage: None, free_bytes=lambda device: free)
+    return evaluate(case, cell, runner, seed=0)
+
+
+@pytest.mark.parametrize(("row", "status"), [(0, Status.WRONG_RESULT), (1, Status.PASSED)])
+def test_a_verdict_on_sampled_rows_is_of_those_rows(row, status):
+    def fused(x):
+        y = softmax(x)
+        if x.shape[0] == ROWS:
+            y[row] = 0.0
+        return y
+
+    done = judged(replace(CASE, fused=fused), free=WHOLE // 4)
+    assert (done.outcome.status, done.verdict.reference) == (status, "4 of 64 rows")
+
+
+def test_a_gradient_is_held_against_autograd_in_float64():
+    backward = replace(CELL, direction=Direction.BACKWARD)
+    done = judged(CASE, backward)
+    assert done.outcome.status is Status.PASSED
+    (output,) = done.verdict.outputs
+    assert (output.name, output.dtype) == ("grad x", "float32")
+    assert output.limit < 1e-5
+
+
+class _ScaledGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return softmax(x)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        y = softmax(ctx.saved_tensors[0])
+        return 1.01 * y * (upstream - (upstream * y).sum(dim=-1, keepdim=True))
+
+
+def test_a_gradient_off_by_a_hundredth_is_wrong():
+    done = judged(replace(CASE, fused=_ScaledGradient.apply), replace(CELL, direction=Direction.BACKWARD))
+    assert done.outcome.status is Status.WRONG_RESULT
+    assert done.outcome.message.startswith("output grad x: error")
+
+
+def test_differentiable_says_which_gradients_are_results():
+    case = replace(
+        CASE,
+        fused=lambda x, bias: softmax(x) + bias,
+        reference=lambda x, bias: softmax(x) + bias,
+        inputs=lambda make, shape, dtype: {"x": make.uniform(shape, dtype), "bias": make.uniform(shape[-1:], dtype)},
+        differentiable=("bias",),
+    )
+    done = judged(case, replace(CELL, direction=Direction.BACKWARD))
+    assert [output.name for output in done.verdict.outputs] == ["grad bias"]
+
+
+def test_share_of_the_band_is_in_the_record():
+    case = replace(
+        CASE,
+        fused=lambda x: (x > 0).to(torch.int8),
+        reference=lambda x: (x > 0).to(torch.int8),
+        discrete={0: Discrete(margin=lambda x: x.abs() / 4.0, band=0.25)},
+    )
+    done = judged(case)
+    assert done.outcome.status is Status.PASSED, done.outcome
+    (output,) = done.verdict.outputs
+    assert output.band_share == pytest.approx(float((INPUTS["x"].abs() <= 1.0).double().mean()))
+    assert (output.fused_error, output.limit) == (0.0, 0.0)
+
+
+def test_a_reference_that_fits_nowhere_fails_the_reference():
+    from portkit.run.watched import StageFailed
+
+    with pytest.raises(StageFailed) as caught:
+        judged(replace(CASE, row_inputs=()), free=1)
+    outcome: Outcome = caught.value.outcome
+    assert (outcome.status, outcome.stage) == (Status.REFERENCE_FAILED, Stage.REFERENCE)
+    assert "row_inputs" in outcome.message
