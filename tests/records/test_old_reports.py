@@ -23,6 +23,7 @@ from portkit.model import (
     Occupancy,
     Record,
     Resources,
+    Resume,
     Status,
     Timing,
 )
@@ -53,7 +54,7 @@ def test_the_values_of_schema_1():
 
 
 @pytest.mark.parametrize(
-    "type_", [Header, Host, Device, End, Record, Cell, Launch, Resources, Occupancy, Timing, Clock]
+    "type_", [Header, Host, Device, Resume, End, Record, Cell, Launch, Resources, Occupancy, Timing, Clock]
 )
 def test_the_record_reference_names_every_field(type_):
     text = (HERE.parents[1] / "docs" / "records.md").read_text()
