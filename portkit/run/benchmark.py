@@ -198,7 +198,7 @@ class Run:
         self._nothing_new = self.whole and report.partial is None
         if not self._nothing_new:
             host, repeated = header.host, len(report.records) - len(kept)
-            journal.go_on(report, Resume(report.header.run_id, utc_now(), host.host_id, host.devices, repeated))
+            journal.go_on(Resume(report.header.run_id, utc_now(), host.host_id, host.devices, repeated))
 
     def _carry_out(self) -> Iterator[Record]:
         left = [planned for planned in self._planned.values() if planned.label not in self.records]

@@ -126,14 +126,21 @@ class LiveLine:
     def __init__(self, console: Console) -> None:
         self._tally = Tally()
         columns = (BarColumn(bar_width=24), TextColumn("{task.description}", markup=False))
-        self._bar = Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
-        self._task = self._bar.add_task("starting", total=None)
+        self._bar = Progress(
+            *columns,
+            console=console,
+            transient=True,
+            refresh_per_second=4,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task("")
 
     def begin(self, cells: int, known: Collection[Record]) -> None:
         """The run begins."""
         self._tally.begin(cells, known)
-        self._bar.start()
         self._show()
+        self._bar.start()
 
     def started(self, evidence: Evidence, cell: Cell) -> None:
         """A worker takes up a cell."""

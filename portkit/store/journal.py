@@ -83,16 +83,12 @@ class Journal:
         except ReportError:
             os.close(file)
             raise
-        return cls(path, report.header, file), report
+        journal = cls(path, report.header, file)
+        journal._statuses = {_identity(record): record.outcome.status.value for record in report.records}
+        return journal, report
 
-    def go_on(self, report: Report, resume: Resume) -> None:
-        """Write the ``resume`` line; half a line of a killed run before it is removed.
-
-        Args:
-            report: as :meth:`reopen` read it.
-            resume: what is known of the going on.
-        """
-        self._statuses = {_identity(record): record.outcome.status.value for record in report.records}
+    def go_on(self, resume: Resume) -> None:
+        """Write the ``resume`` line of a reopened report; half a line of a killed run before it is removed."""
         with _as_report_error(self.path):
             self._mend()
         self._write(schema.encode(resume))

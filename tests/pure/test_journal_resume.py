@@ -29,8 +29,8 @@ def interrupted(folder, *records, cells=3, end=True):
 
 
 def go_on(path, *records, end="complete"):
-    journal, report = Journal.reopen(path)
-    journal.go_on(report, resume())
+    journal, _ = Journal.reopen(path)
+    journal.go_on(resume())
     for each in records:
         journal.append(each)
     if end:
@@ -114,3 +114,39 @@ def test_of_two_copies_of_a_resumed_report_the_longer_counts(resumed, first, sec
         rows = merge(list(reversed(paths)) if swapped else paths).rows
     assert {row.record.cell.target: row.record.outcome.status for row in rows} == statuses(longer)
     assert all(row.other_runs == () for row in rows)
+
+
+@pytest.fixture(scope="module")
+def three_runs(tmp_path_factory):
+    """Two whole runs and between them one that was resumed, and their merge."""
+    folder = tmp_path_factory.mktemp("three")
+    for number in (1, 2, 3):
+        run = header(run_id=f"run{number}", started=f"2026-01-0{number}T00:00:00+00:00", cells=2)
+        journal = Journal.create(folder, run)
+        journal.append(record(run=run, outcome=LOST) if number == 2 else record(run=run))
+        if number != 2:
+            journal.append(record(run=run, target="mi300x", outcome=LOST))
+        if number == 2:
+            journal.close()
+            journal, _ = Journal.reopen(journal.path)
+            journal.go_on(resume(run_id=run.run_id, repeated=1))
+            journal.append(record(run=run))
+            journal.append(record(run=run, target="mi300x"))
+        journal.finish()
+    return [path.read_bytes() for path in sorted(folder.iterdir())], merge([folder])
+
+
+@given(names=st.permutations(range(3)))
+@settings(max_examples=6, deadline=None)
+def test_a_resumed_run_merges_as_one_in_any_order(three_runs, names):
+    contents, expected = three_runs
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in zip(names, contents, strict=True):
+            Path(folder, f"{name}.jsonl").write_bytes(content)
+        merged = merge([Path(folder)])
+    assert (merged.headers, merged.rows) == (expected.headers, expected.rows)
+    assert (merged.warnings, merged.partial) == (expected.warnings, expected.partial)
+    assert [[r.run_id for r in (row.record, *row.other_runs)] for row in expected.rows] == [
+        ["run3", "run2", "run1"]
+    ] * 2
+    assert LOST not in [other.outcome for row in expected.rows for other in row.other_runs if other.run_id == "run2"]
