@@ -1,6 +1,8 @@
 # make benchmark   the matrix on this host, and the comparison of it
 # make test        style, types, import rules and tests
 # make lint        the first three of them
+# make test-diverging-full    every kernel on which compilers part ways, the slow ones too
+# make test-triton-versions   the tests on Triton 3.5.1 to 3.9.0
 # make clean       removes what these made, reports kept
 #
 # ARGS="…" goes to pytest, PYTHON=… names the interpreter, VENV=… the environment.
@@ -9,7 +11,7 @@ VENV ?= .venv
 ARGS ?=
 export PYTHON
 
-.PHONY: benchmark test lint clean environment
+.PHONY: benchmark test lint clean environment test-diverging-full test-triton-versions
 .DEFAULT_GOAL := benchmark
 
 benchmark: environment
@@ -17,6 +19,12 @@ benchmark: environment
 
 test: environment
 	@scripts/test.sh $(VENV) $(ARGS)
+
+test-diverging-full: environment
+	@$(VENV)/bin/python -m pytest tests/diverging -m "slow or not slow" $(ARGS)
+
+test-triton-versions: environment
+	@ARGS="$(ARGS)" scripts/triton_versions.sh $(VENV)
 
 lint: environment
 	@scripts/lint.sh $(VENV)

@@ -67,8 +67,10 @@ def results(request, declarations):
 @pytest.mark.parametrize(
     "row", [pytest.param(row, marks=pytest.mark.slow) if row.slow else row for row in ROWS], ids=str
 )
-def test_status(row, results):
+def test_status(row, results, record_property):
     outcome = results[row].outcome
+    record_property("cell", f"{row.case} {row.variant} {row.target}")
+    record_property("status", outcome.status.value)
     assert outcome.status == row.status, outcome.message
     assert words(row) <= set(WORD.findall(outcome.message)), outcome.message
 

@@ -30,6 +30,9 @@ def _no_bfloat16() -> str:
 
 NO_BFLOAT16 = _no_bfloat16()
 
+# A pass for xf32 on float64 operands asserts up to 3.7.
+FAILING_PASS = "compile_error" if Version("3.8") > VERSION else "built on gfx942"
+
 EXPECTED = {
     "pointwise": {
         "undefined_name": {"compile_error": "sm80 gfx942 gfx1100"},
@@ -57,7 +60,7 @@ EXPECTED = {
     },
     "products": {
         "fp64": {"built": "sm90 gfx90a"},
-        "fp64_xf32": {"built": "sm90", "compile_error": "gfx942"},
+        "fp64_xf32": {"built": "sm90", FAILING_PASS: "gfx942"},
         "fp32_k4": {"unsupported": "sm90", "built": "gfx942"},
         "i8_k16": {"unsupported": "sm90", "built": "gfx942"},
         "tf32x3": {"built": "sm90", "unsupported": "gfx942"},
@@ -93,7 +96,7 @@ WORDS = {
     ("open_call", "gfx1100"): "the binary calls nowhere_f32 and does not define it",
     ("odd_option", "sm80"): "Keyword argument no_such_option was specified but unrecognised",
     ("asm_integer", "gfx942"): "error: invalid instruction",
-    ("fp64_xf32", "gfx942"): "Assertion",
+    ("fp64_xf32", "gfx942"): "Assertion" if FAILING_PASS == "compile_error" else "",
     ("asm_long", "gfx942"): {
         "compiler_crash": "output register for constraint 'l'",
         "miscompiled": "inline assembly 'add.s64 $0, $1, 1;' is not in the amdgcn",
