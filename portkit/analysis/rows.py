@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from portkit.analysis.distance import Distance, distances
 from portkit.model import Build, Direction, Evidence, Header, Host, Platform, Record, Status, Timing, Verdict, Work
 from portkit.store.merge import Dataset, Row
 
@@ -88,6 +89,7 @@ class Comparison:
     warnings: tuple[str, ...]
     not_measured: tuple[Platform, ...]  # platforms of which no row was run on a GPU
     rows: tuple[ComparisonRow, ...]
+    distances: tuple[Distance, ...] = ()  # of outputs on the same inputs, from fingerprints
 
     @property
     def backward(self) -> bool:
@@ -117,6 +119,7 @@ def comparison(dataset: Dataset) -> Comparison:
         warnings=dataset.warnings,
         not_measured=tuple(platform for platform in Platform if platform not in measured),
         rows=tuple(rows),
+        distances=distances(dataset),
     )
 
 

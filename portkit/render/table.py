@@ -52,6 +52,7 @@ def _github(comparison: Comparison) -> str:
         *(["## Warnings", _bullets(comparison.warnings)] if comparison.warnings else []),
         "## Rows",
         table,
+        *(["## Outputs on the same inputs", _bullets(_distances(comparison))] if comparison.distances else []),
         "## Notes",
         _bullets(_legend(comparison)),
         "\n".join(f"{number}. {text}" for number, text in notes.numbered()),
@@ -66,10 +67,19 @@ def _plain(comparison: Comparison) -> str:
         _wrapped(_head(comparison)),
         _wrapped(f"warning: {text}" for text in comparison.warnings),
         _grouped_table(body, comparison.rows) if body else "no rows",
+        _wrapped(_distances(comparison)),
         _wrapped(_legend(comparison)),
         _wrapped(f"[{number}] {text}" for number, text in notes.numbered()),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _distances(comparison: Comparison) -> Iterable[str]:
+    """How far outputs lie apart; those that can't be compared only by their number."""
+    yield from (found.text for found in comparison.distances if found.outputs)
+    reasons = [found.reason for found in comparison.distances if found.reason]
+    if reasons:
+        yield f"pairs of runs whose outputs can't be compared: {len(reasons)} ({reasons[0]})"
 
 
 def _json(comparison: Comparison) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -40,6 +40,7 @@ class Dataset:
     rows: tuple[Row, ...]  # by cell_key and evidence
     warnings: tuple[str, ...]
     partial: Mapping[str, str]  # run id → why
+    paths: Mapping[str, str] = field(default_factory=dict, compare=False)  # run id → report; its blobs lie beside it
 
 
 def merge(paths: Sequence[Path]) -> Dataset:
@@ -127,7 +128,8 @@ def _merged(reports: Sequence[Report]) -> Dataset:
         groups[record.keys.cell_key, record.evidence.value].append(record)
     rows = tuple(_row(groups[key], ranking) for key in sorted(groups))
     headers = tuple(report.header for report in reports)
-    return Dataset(headers, rows, tuple(_warnings(rows, partial)), partial)
+    paths = {report.header.run_id: report.path for report in reports}
+    return Dataset(headers, rows, tuple(_warnings(rows, partial)), partial, paths)
 
 
 def _row(records: Iterable[Record], ranking: _Ranking) -> Row:
