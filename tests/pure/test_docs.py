@@ -29,7 +29,9 @@ def test_readme_has_every_command(command):
     assert f"`portkit {command}" in README
 
 
-@pytest.mark.parametrize("target", ["benchmark", "test", "lint", "clean", "test-diverging-full", "test-triton-versions"])
+@pytest.mark.parametrize(
+    "target", ["benchmark", "test", "lint", "clean", "test-diverging-full", "test-triton-versions"]
+)
 def test_makefile_has_what_documents_promise(target):
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
