@@ -13,6 +13,7 @@ from portkit.model import Build, Cell, CellResult, Direction, Evidence, KernelCa
 from portkit.run.capture import Recorder
 from portkit.run.classify import classify, failing_line
 from portkit.run.inputs import InputMaker
+from portkit.run.miscompiled import miscompilation
 from portkit.run.shim import Answers, ClaimDevice
 
 _REAL_INPUT_BYTES = 512 * 2**20
@@ -93,8 +94,8 @@ def judge_build(build: Build, refusal: Outcome | None) -> Outcome:
         return refusal
     if not build.launches:
         return Outcome(Status.CAPTURE_FAILED, Stage.CAPTURE, "the fused function launched no Triton kernel")
-    if build.lacks:
-        return Outcome(Status.MISCOMPILED, Stage.COMPILE, "; ".join(build.lacks))
+    if miscompiled := miscompilation(build):
+        return miscompiled
     if build.limits_broken:
         return Outcome(Status.OUT_OF_RESOURCES, Stage.LIMITS, "; ".join(build.limits_broken))
     return Outcome(Status.BUILT)

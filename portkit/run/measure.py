@@ -32,6 +32,7 @@ from portkit.run.calls import as_outputs, backward, differentiable
 from portkit.run.classify import classify, describe
 from portkit.run.evaluate import Evaluation, Observe, Runner, StageFailed, evaluate, work_of
 from portkit.run.families import nearest_small_shape
+from portkit.run.miscompiled import miscompilation
 from portkit.run.sanitize import Sanitized
 from portkit.run.timing import FUSED, Samples, flush_size, sample, summarize
 from portkit.run.verify import worst_outcome
@@ -88,9 +89,10 @@ def measure_cell(
             return replace(
                 blank, outcome=failed.outcome, nulls={**nulls, **dict.fromkeys(("build", "verdict", "timing"), why)}
             )
+        lacking = miscompilation(done.build)
         judged = replace(
             blank,
-            outcome=done.outcome,
+            outcome=worst_outcome([done.outcome, *([lacking] if lacking else [])]),
             verdict=done.verdict,
             build=done.build,
             nulls={**nulls, **done.nulls, **_nulls(done)},

@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from portkit.model import Build, Outcome, Stage, Status
 from portkit.run.binaries.hsaco import undefined_symbols
 
 _INLINE_ASM = re.compile(r'\basm (?:(?:sideeffect|alignstack|inteldialect|unwind) )*"([^"]*)"')
@@ -41,6 +42,13 @@ def missing_parts(asm: Mapping[str, Any], binary: bytes) -> tuple[str, ...]:
         binary: the cubin or hsaco.
     """
     return (*_lost_assembly(asm), *_open_calls(asm, binary))
+
+
+def miscompilation(build: Build | None) -> Outcome | None:
+    """The outcome of a cell whose binaries lack something; None where nothing is proven."""
+    if build is None or not build.lacks:
+        return None
+    return Outcome(Status.MISCOMPILED, Stage.COMPILE, "; ".join(build.lacks))
 
 
 def _lost_assembly(asm: Mapping[str, Any]) -> Iterator[str]:
