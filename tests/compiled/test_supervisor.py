@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import triton
+from packaging.version import Version
 from workshop import CASES
 
 from portkit.model import CaseSource, Cell, Direction, Status
@@ -16,12 +18,17 @@ def _source(name):
 
 
 def test_a_compiler_that_exits_without_a_word(workshop):
+    """Up to Triton 3.7; from then on it comes back with a binary that lacks the instruction."""
     cells = _cells("inline_ptx", (1024,), target="mi300x") + _cells("inline_ptx", (1024,), target="h200")
     rocm, cuda = workshop.build(_source("inline_ptx"), cells).values()
     if rocm.cell.target != "mi300x":
         rocm, cuda = cuda, rocm
-    assert rocm.outcome.status is Status.COMPILER_CRASH
-    assert rocm.outcome.message == "exit 1: error: couldn't allocate output register for constraint 'f'"
+    if Version(triton.__version__) < Version("3.8"):
+        assert rocm.outcome.status is Status.COMPILER_CRASH
+        assert rocm.outcome.message == "exit 1: error: couldn't allocate output register for constraint 'f'"
+    else:
+        assert rocm.outcome.status is Status.MISCOMPILED
+        assert "inline assembly 'tanh.approx.f32 $0, $1;' is not in the amdgcn" in rocm.outcome.message
     assert cuda.outcome.status is Status.BUILT
 
 
