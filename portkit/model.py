@@ -159,7 +159,7 @@ FAMILIES: Mapping[str, str] = {
     "denormal": "values below the dtype's smallest normal number",
     "constant": "one value a row",
     "ties": "values rounded to halves, so that many are equal",
-    "zeros": "a third of the values +0, a third -0",
+    "zeros": "a third of the values +0, a third -0; equal ones alike",
     "nan": "one NaN, in the first row",
     "inf": "one +Inf in the first row, one -Inf in the second",
     "tail": "the last axis one shorter",
@@ -563,7 +563,7 @@ class Build:
     @property
     def lacks(self) -> tuple[str, ...]:
         """What binaries of the call provably lack, in order, without repeats."""
-        return tuple(dict.fromkeys(text for x in self.launches if not x.trial for text in x.lacks))
+        return tuple(dict.fromkeys(text for x in self.candidates for text in x.lacks))
 
     @property
     def limits_broken(self) -> tuple[str, ...]:

@@ -34,7 +34,16 @@ from portkit.run.calls import Results, Upstream, is_floating, upstream_for
 from portkit.run.discrete import DiscreteRule
 from portkit.run.inputs import InputMaker
 from portkit.run.reference import ReferenceMaker, unfused
-from portkit.run.verify import Difference, Limit, Tolerance, compare, root_mean_square, what_is_wrong, worst_outcome
+from portkit.run.verify import (
+    Difference,
+    Limit,
+    Tolerance,
+    compare,
+    position,
+    root_mean_square,
+    what_is_wrong,
+    worst_outcome,
+)
 from portkit.run.watched import Ran, Runner, StageFailed, guarded_stage, run_fused
 
 NONFINITE = ("nan", "inf")
@@ -164,9 +173,9 @@ class _Family:
         if not is_floating(x):
             return x
         wide = x.to(torch.float64)
-        number = torch.arange(x.numel(), device=x.device) if self.name == "constant" else wide.view(torch.int64) >> 20
-        sign = ((number * 2654435761) >> 31).bitwise_and_(1) * 2 - 1
-        return wide * (1 + _MOVE * sign.view(x.shape))
+        places = torch.arange(1.0, x.numel() + 1, device=x.device, dtype=torch.float64).view(x.shape)
+        sign = _mixed(places if self.name == "constant" else x) % 2 * 2 - 1
+        return wide * (1 + _MOVE * sign)
 
     def upstream(self, cell: Cell, inputs: Mapping[str, Any], make: InputMaker) -> Upstream:
         """Gradients that come in, of the normal kind."""
@@ -263,6 +272,11 @@ def _times_power(family: str) -> Callable[[torch.Tensor], torch.Tensor]:
     return change
 
 
+def _mixed(x: torch.Tensor) -> torch.Tensor:
+    """A number of 24 bits for each element; the same for equal ones, so that what is alike stays alike."""
+    return ((x.to(torch.float64).view(torch.int64) >> 20) * 2654435761 >> 40).bitwise_and_((1 << 24) - 1)
+
+
 def _denormal(x: torch.Tensor) -> torch.Tensor:
     """Magnitudes of x, at most 1 of them, as shares of the smallest normal number."""
     wide = x.to(torch.float64)
@@ -271,7 +285,7 @@ def _denormal(x: torch.Tensor) -> torch.Tensor:
 
 
 def _constant(x: torch.Tensor) -> torch.Tensor:
-    return x[..., :1].expand(x.shape).clone() if x.dim() else x
+    return x.clone().copy_(x[..., :1].expand(x.shape)) if x.dim() else x
 
 
 def _ties(x: torch.Tensor) -> torch.Tensor:
@@ -279,21 +293,17 @@ def _ties(x: torch.Tensor) -> torch.Tensor:
 
 
 def _zeros(x: torch.Tensor) -> torch.Tensor:
-    out = x.clone()
-    flat = out.view(-1)
-    flat[::3] = 0.0
-    flat[1::3] = -0.0
-    return out
+    third = _mixed(x) % 3
+    return x.clone().masked_fill_(third == 0, 0.0).masked_fill_(third == 1, -0.0)
 
 
 def _with(*values: float) -> Callable[[torch.Tensor], torch.Tensor]:
     """Each value in a row of its own, a third along it."""
 
     def change(x: torch.Tensor) -> torch.Tensor:
-        out = x.clone()
-        rows = out.view(-1, out.shape[-1]) if out.dim() else out.view(1, 1)
-        for row, value in zip(rows, values, strict=False):
-            row[row.numel() // 3] = value
+        out, length = x.clone(), x.shape[-1] if x.dim() else 1
+        for row, value in enumerate(values[: x.numel() // length]):
+            out[position(row * length + length // 3, x.shape)] = value
         return out
 
     return change

@@ -5,13 +5,14 @@ The cuts are tried in this order until the line fits:
 
 1. ``outcome.message`` and the reasons in ``nulls`` are cut to 400 characters each; the
    whole texts are the blobs ``message`` and ``nulls``.
-2. The launches lose ``specialization``, ``constants``, ``options``, ``raw`` and the limits
+2. Input families that passed, with NaN and Inf where they belong, go to the blob ``families``.
+3. The launches lose ``specialization``, ``constants``, ``options``, ``raw`` and the limits
    of each resource; the whole launches are blob ``launches``.
-3. Launches are left out, except those with the worst figure of a kind or a broken limit
+4. Launches are left out, except those with the worst figure of a kind or a broken limit
    that no other shows; ``build.omitted_launches`` counts the rest. Of an autotuner's trials
    only those with a worst figure stay. Of configurations that failed the first stays;
    ``build.tuning.omitted_failed`` counts the others, and blob ``tuning`` has them.
-4. ``asked``, then ``verdict``, ``timing`` and ``build`` go to a blob of their name, and
+5. ``asked``, then ``verdict``, ``timing`` and ``build`` go to a blob of their name, and
    ``nulls`` says so.
 
 So the figures that tables show survive all but the last cut.
@@ -62,6 +63,7 @@ def encode_fitting(record: Record, store_blob: StoreBlob) -> tuple[Record, bytes
 def _cuts(store_blob: StoreBlob) -> Iterator[Callable[[Record], Record]]:
     yield lambda record: _cut_message(record, store_blob)
     yield lambda record: _cut_nulls(record, store_blob)
+    yield lambda record: _cut_families(record, store_blob)
     yield lambda record: _cut_details(record, store_blob)
     yield lambda record: _omit_launches(record, store_blob)
     for part in ("asked", "verdict", "timing", "build"):
@@ -88,6 +90,17 @@ def _shortened(text: str) -> str:
     if len(text) <= MESSAGE_CHARACTERS:
         return text
     return text[: MESSAGE_CHARACTERS - 40].rstrip() + f" … ({len(text)} characters in all)"
+
+
+def _cut_families(record: Record, store_blob: StoreBlob) -> Record:
+    if record.verdict is None or not record.verdict.families:
+        return record
+    families = record.verdict.families
+    record = _with_blob(record, "families", store_blob("families", _json(families)))
+    telling = {name: line for name, line in families.items() if not (line.status.good and line.nonfinite_agree)}
+    nulls = {**record.nulls, "verdict.families": "those that passed are in the blob families"}
+    assert record.verdict is not None
+    return dataclasses.replace(record, nulls=nulls, verdict=dataclasses.replace(record.verdict, families=telling))
 
 
 def _cut_details(record: Record, store_blob: StoreBlob) -> Record:

@@ -9,7 +9,7 @@ import pytest
 from factories import build, cell, header, launch, record, result, verdict
 
 from portkit.errors import ReportError
-from portkit.model import Evidence, Expectation, Outcome, PlannedCell, Selector, Stage, Status, cell_key
+from portkit.model import Evidence, Expectation, FamilyVerdict, Outcome, PlannedCell, Selector, Stage, Status, cell_key
 from portkit.store.fit import LIMIT
 from portkit.store.journal import Journal, new_run_id, read_blob, read_report
 from portkit.store.record import env_key, make_record
@@ -119,6 +119,16 @@ def test_a_few_launches_lose_details_only(tmp_path):
     _, (kept,) = write(tmp_path, record(build=build(*(launch(specialization=wordy) for _ in range(2)))))
     assert kept.build.omitted_launches == 0
     assert [x.specialization for x in kept.build.launches] == [{}, {}]
+
+
+def test_families_that_passed_make_room_first(tmp_path):
+    right = FamilyVerdict(Status.PASSED, 1e-7, 1e-6, nonfinite_agree=True)
+    lines = {f"family{i}": right for i in range(30)} | {"nan": dataclasses.replace(right, nonfinite_agree=False)}
+    judged = dataclasses.replace(verdict(), families=lines)
+    path, (kept,) = write(tmp_path, record(Evidence.MEASURED, verdict=judged, build=build(launch())))
+    assert set(kept.verdict.families) == {"nan"}
+    assert kept.build.launches[0].constants == launch().constants
+    assert len(json.loads(read_blob(path, kept.blobs["families"]))) == 31
 
 
 def test_a_part_without_room_goes_to_a_blob_and_says_so(tmp_path):
