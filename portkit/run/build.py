@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 
 from portkit.model import Build, Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status, Target
+from portkit.run.calls import as_outputs, backward, differentiable, upstream_for
 from portkit.run.capture import Recorder
 from portkit.run.classify import classify, failing_line
+from portkit.run.evaluate import work_of
 from portkit.run.inputs import InputMaker
 from portkit.run.miscompiled import miscompilation
 from portkit.run.shim import Answers, ClaimDevice
@@ -42,14 +43,15 @@ class Builder:
             refusal = self._capture_with_values(cell, refusal)
         outcome = classify(refusal) if refusal else self.recorder.fatal()
         build = self.recorder.take()
+        work, why_no_work = work_of(self.case, cell)
         return CellResult(
             cell,
             Evidence.COMPILED,
             judge_build(build, outcome),
             build=build if build.launches else None,
-            work=self.case.work(cell.shape, cell.dtype),
+            work=work,
             asked=dict(self.answers.asked),
-            nulls=_nulls(build, outcome),
+            nulls={**_nulls(build, outcome), **why_no_work},
         )
 
     def _capture(self, cell: Cell, backing: str) -> BaseException | None:
@@ -67,13 +69,13 @@ class Builder:
         inputs = self.case.inputs(make, cell.shape, cell.dtype)
         params = self.case.variants[cell.variant]
         if cell.direction is Direction.FORWARD:
-            self.case.fused(**inputs, **params)
+            with torch.no_grad():
+                self.case.fused(**inputs, **params)
             return
-        inputs = {name: _differentiable(value) for name, value in inputs.items()}
+        leaves = {name: inputs[name].detach().requires_grad_() for name in differentiable(self.case, inputs)}
         with self.recorder.forward_pass():
-            outputs = self.case.fused(**inputs, **params)
-        roots = [t for t in (outputs if isinstance(outputs, tuple | list) else (outputs,)) if t.requires_grad]
-        torch.autograd.backward(roots, [torch.ones_like(t) for t in roots])
+            outputs = as_outputs(self.case.fused(**{**inputs, **leaves}, **params))
+        backward(outputs, list(leaves.values()), upstream_for(outputs, make))
 
     def _capture_with_values(self, cell: Cell, refusal: BaseException) -> BaseException | None:
         if self._input_bytes(cell) > _REAL_INPUT_BYTES:
@@ -99,12 +101,6 @@ def judge_build(build: Build, refusal: Outcome | None) -> Outcome:
     if build.limits_broken:
         return Outcome(Status.OUT_OF_RESOURCES, Stage.LIMITS, "; ".join(build.limits_broken))
     return Outcome(Status.BUILT)
-
-
-def _differentiable(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.detach().requires_grad_()
-    return value
 
 
 def missing_backend(target: Target) -> Outcome | None:

@@ -93,10 +93,12 @@ def evaluate(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> Eval
 
 
 def work_of(case: KernelCase, cell: Cell) -> tuple[Work | None, dict[str, str]]:
-    """The work of a cell; where its model raises, none, and the reason as a null.
+    """The work of a forward cell; for a gradient, or where its model raises, none, and the reason as a null.
 
     A verdict needs no work model, so the cell's status does not change.
     """
+    if cell.direction is Direction.BACKWARD:
+        return None, {"work": "the case's work model is that of the forward pass"}
     try:
         return case.work(cell.shape, cell.dtype), {}
     except Exception as error:

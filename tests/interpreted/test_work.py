@@ -22,6 +22,9 @@ FILES = {
     "swiglu": "kernels/swiglu.py",
     "softmax": "kernels/softmax.py",
     "liger_rms_norm": "examples/liger_rms_norm.py",
+    "liger_layer_norm": "examples/liger_layer_norm.py",
+    "liger_swiglu": "examples/liger_swiglu.py",
+    "liger_rope": "examples/liger_rope.py",
 }
 
 
@@ -66,6 +69,9 @@ def test_unfused_and_fused_bytes_are_those_moved(case):
         ("swiglu", (4096, 14336), 5 / 3, 6 * 4096 * 14336),
         ("softmax", (4096, 4096), 4.0, 5 * 4096**2),
         ("liger_rms_norm", (4096, 4096), 3.5, 4 * 4096**2 + 3 * 4096),
+        ("liger_layer_norm", (4096, 4096), 6.0, 7 * 4096**2 + 4 * 4096),
+        ("liger_swiglu", (4096, 14336), 5 / 3, 6 * 4096 * 14336),
+        ("liger_rope", (1, 4096, 32, 8, 128), 404 / 82, 3 * 4096 * 40 * 128),
     ],
 )
 def test_fusion_bound_and_operations(name, shape, bound, flops):

@@ -16,6 +16,15 @@ from portkit.model import Architecture, Target
 TOOLKIT = "6.4.43482"
 """HIP version that ``torch.version.hip`` names; host code tests whether it is set."""
 
+_FEATURES = {
+    **dict.fromkeys(("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"), ":sramecc+:xnack-"),
+    **dict.fromkeys(("gfx1010", "gfx1011", "gfx1012"), ":xnack-"),
+}
+"""What the runtime adds to the name where an architecture has these features, as they are by default.
+
+Source: LLVM, AMDGPUUsage, "Target Features" and "Processors".
+"""
+
 
 def set_versions() -> None:
     """Let ``torch.version`` speak as a ROCm build."""
@@ -41,7 +50,7 @@ def properties(target: Target) -> dict[str, Any]:
     major, minor = capability(arch)
     return {
         "name": target.title,
-        "gcnArchName": arch.name,
+        "gcnArchName": arch.name + _FEATURES.get(arch.name, ""),
         "major": major,
         "minor": minor,
         "warp_size": arch.wave_size,
