@@ -35,6 +35,7 @@ from portkit.run.jobs import (
     Finished,
     Job,
     Limits,
+    Ready,
     Request,
     Started,
     Unusable,
@@ -116,10 +117,11 @@ class Worker:
 
     def log(self, lines: int) -> str:
         """The last lines that the process wrote, of the cell under way if there is one."""
-        return tail(self._said, lines)
+        return tail(self.said, lines)
 
     @property
-    def _said(self) -> str:
+    def said(self) -> str:
+        """What it wrote of the cell under way, as far as it is kept."""
         return self.output.of_cell(len(self.results))
 
     def explained(self, result: CellResult) -> CellResult:
@@ -128,7 +130,7 @@ class Worker:
         if outcome.status is not Status.COMPILE_ERROR:
             return result
         self.output.read()
-        line = cause_line(self._said)
+        line = cause_line(self.said)
         if line is None or line in outcome.message:
             return result
         return replace(result, outcome=replace(outcome, message=f"{outcome.message}: {line}"))
@@ -311,8 +313,8 @@ def cause_of_death(worker: Worker) -> Outcome:
     if worker.killed_from_outside:
         text = f"killed from outside ({how}), as the kernel does when memory runs out, {worker.doing}"
         return Outcome(Status.WORKER_LOST, worker.stage, text)
-    log = worker.log(_LOG_LINES)
-    outcome = _death(worker, f"{how}: {telling_line(log)}" if log else how)
+    said = telling_line(worker.said)
+    outcome = _death(worker, f"{how}: {said}" if said else how)
     if outcome.status is Status.CAPTURE_FAILED:
         return replace(outcome, message=f"host code ended the process: {outcome.message}")
     return outcome
@@ -341,8 +343,8 @@ _PROGRAM = re.compile(r"^[\w.-]+: (?=\S+:\d+: )")
 
 
 def telling_line(log: str) -> str:
-    """The first line of a log that names a fault, otherwise its last."""
-    return cause_line(log) or log.splitlines()[-1][:400]
+    """The first line of a log that names a fault, otherwise its last; empty where it has none."""
+    return cause_line(log) or tail(log, 1)[:400]
 
 
 def cause_line(log: str) -> str | None:
@@ -385,6 +387,7 @@ def main(arguments: list[str]) -> int:
     _warm_up()
     for request in _requests(parent.recv):
         with contextlib.suppress(EOFError, BrokenPipeError):
+            parent.send(Ready())
             Supervisor(parent, request).run()
     return 0
 

@@ -30,6 +30,9 @@ def _no_bfloat16() -> str:
 
 NO_BFLOAT16 = _no_bfloat16()
 
+# On 3.6 the assembler can't do without the figures of a function that is nowhere.
+OPEN_CALL = "compiler_crash" if VERSION.release[:2] == (3, 6) else "miscompiled"
+
 # A pass for xf32 on float64 operands asserts up to 3.7.
 FAILING_PASS = "compile_error" if Version("3.8") > VERSION else "built on gfx942"
 
@@ -56,7 +59,7 @@ EXPECTED = {
         "asm_amd": {"built": "gfx942 gfx1100", LOST: "sm80 sm90"},
         "asm_one_of_two": {LOST: "sm90 gfx942 gfx1100"},
         "asm_unused": {"built": "sm90 gfx942 gfx1100"},
-        "open_call": {"compile_error": "sm90", "miscompiled": "gfx942 gfx1100"},
+        "open_call": {"compile_error": "sm90", OPEN_CALL: "gfx942 gfx1100"},
     },
     "products": {
         "fp64": {"built": "sm90 gfx90a"},
@@ -93,7 +96,10 @@ WORDS = {
     ): "type fp8e4b8 not supported in this architecture. The supported fp8 dtypes are",
     ("nvidia_library", "gfx942"): "Implicit conversion of CUDA __nv_asinhf device function has been dropped",
     ("amd_library", "sm90"): "Unresolved extern function '__ocml_asinh_f32'",
-    ("open_call", "gfx1100"): "the binary calls nowhere_f32 and does not define it",
+    ("open_call", "gfx1100"): {
+        "compiler_crash": "expression could not be evaluated",
+        "miscompiled": "the binary calls nowhere_f32 and does not define it",
+    }[OPEN_CALL],
     ("odd_option", "sm80"): "Keyword argument no_such_option was specified but unrecognised",
     ("asm_integer", "gfx942"): "error: invalid instruction",
     ("fp64_xf32", "gfx942"): "Assertion" if FAILING_PASS == "compile_error" else "",
