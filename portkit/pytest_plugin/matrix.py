@@ -183,9 +183,12 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Wait for the cell's record and turn its status into pytest's."""
+        run = self.config.stash[RUN]
         try:
-            record = self.config.stash[RUN].record_of(self.planned)
-        except ReportError as error:  # no further cell could be written either
+            record = run.record_of(self.planned)
+        except ReportError as error:
+            if run.failure is None:  # this cell alone could not be written
+                raise
             pytest.exit(error.render(), returncode=pytest.ExitCode.INTERRUPTED)
         self.user_properties.append(("portkit_status", record.outcome.status.value))
         _conclude(record)

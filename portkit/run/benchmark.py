@@ -125,8 +125,8 @@ class Run:
         self._watch = watch
         self._devices = _measured_devices(prepared, cells)
         self.records: dict[str, Record] = {}
-        self.executed = 0  # cells that were run, not taken over from a report
         self.failure: PortkitError | None = None  # why the report could not be written to its end
+        self._refused: dict[str, PortkitError] = {}  # label → why this record alone could not
         self._locks = hold_devices(self._devices.values(), choices.wait_seconds)
         try:
             self.journal = self._open(choices, _header(prepared, cells))
@@ -151,14 +151,14 @@ class Run:
         """The record of a cell; waits for it, and writes what comes in meanwhile.
 
         Raises:
-            ReportError: the report can't be written; the run can't go on.
+            ReportError: the report can't be written, and the run can't go on; or this
+                record alone can't, and ``failure`` stays None.
         """
-        if self.failure:
-            raise self.failure
         while planned.label not in self.records:
-            record = next(self._arriving, None)
-            if record is None:
-                return self._keep(planned, _never_answered(planned))
+            if error := self.failure or self._refused.get(planned.label):
+                raise error
+            if next(self._arriving, _END) is _END:
+                self._keep(planned, _never_answered(planned))
         return self.records[planned.label]
 
     def finish(self, exit_state: str) -> None:
@@ -200,31 +200,39 @@ class Run:
             host, repeated = header.host, len(report.records) - len(kept)
             journal.go_on(Resume(report.header.run_id, utc_now(), host.host_id, host.devices, repeated))
 
-    def _carry_out(self) -> Iterator[Record]:
+    def _carry_out(self) -> Iterator[None]:
+        """Carry out all cells that have no record; yields after each that has one then, or can't."""
         left = [planned for planned in self._planned.values() if planned.label not in self.records]
         for planned in left:
             if planned.excluded is not None:
                 outcome = Outcome(Status.EXCLUDED, Stage.PLAN, planned.excluded)
-                yield self._keep(planned, CellResult(planned.cell, planned.evidence, outcome))
+                self._keep(planned, CellResult(planned.cell, planned.evidence, outcome))
+                yield
         prepared = self._prepared
         sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
         chains = chains_for(left, sources, prepared.targets, prepared.devices, sanitize=self._sanitize)
         for result in self._session.results(chains, self._watch):
-            yield self._keep(self._planned[result.evidence, result.cell], result)
+            self._keep(self._planned[result.evidence, result.cell], result)
+            yield
 
-    def _keep(self, planned: PlannedCell, result: CellResult) -> Record:
-        """Write a cell's record: wholly, whatever signal comes."""
-        try:
-            with self._interruptions.held():
+    def _keep(self, planned: PlannedCell, result: CellResult) -> None:
+        """Write a cell's record, wholly, whatever signal comes; note why it can't be."""
+        with self._interruptions.held():
+            try:
                 record = self.journal.append(self._record(planned, result))
-                self.records[planned.label] = record
-                self.executed += 1
-                if self._watch:
-                    self._watch.finished(record)
-                return record
-        except PortkitError as error:
+            except PortkitError as error:
+                self._note(error, planned)
+                return
+            self.records[planned.label] = record
+            if self._watch:
+                self._watch.finished(record)
+
+    def _note(self, error: PortkitError, planned: PlannedCell) -> None:
+        """A disk that refuses ends the run; a record that is too large costs its own cell."""
+        if isinstance(error.__cause__, OSError) or self.journal.closed:
             self.failure = error
-            raise
+        else:
+            self._refused[planned.label] = error
 
     def _record(self, planned: PlannedCell, result: CellResult) -> Record:
         declaration = self._prepared.declarations[planned.cell.case]
@@ -249,6 +257,9 @@ class RunWatch(Watch, Protocol):
 
     def finished(self, record: Record) -> None:
         """A cell has its record."""
+
+
+_END = object()
 
 
 def default_limits(cell_seconds: float | None = None) -> Limits:

@@ -46,6 +46,11 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Ready:
+    """The supervisor has come up and taken a request."""
+
+
+@dataclass(frozen=True)
 class Started:
     """The worker takes up a cell."""
 

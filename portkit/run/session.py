@@ -32,11 +32,11 @@ from portkit.model import (
     Status,
     Target,
 )
-from portkit.run.jobs import AllDone, Chain, Finished, Job, Limits, Request, Started, Watch
+from portkit.run.jobs import AllDone, Chain, Finished, Job, Limits, Ready, Request, Started, Watch
 from portkit.run.processes import MARK, describe_exit, end_processes
 from portkit.run.scrub import tail
 
-_MOST_IDLE_DEATHS = 3
+_MOST_FAILED_STARTS = 3
 _IDLE_SECONDS = 1.0
 
 
@@ -137,7 +137,9 @@ class _Link:
         self._deaths: Counter[Key] = Counter()  # of supervisors, while the cell was under way
         self._limits = Limits(1)
         self._watch: Watch | None = None
-        self._idle_deaths = 0  # in a row, of supervisors that came to no cell
+        self._failed_starts = 0  # in a row
+        self._unexplained = 0  # deaths in a row of supervisors that had named no cell
+        self._alone: Key | None = None  # cell that was asked for by itself, to find the culprit
         self.done = True
         self._start()
 
@@ -154,14 +156,18 @@ class _Link:
         except (EOFError, OSError):
             yield from self._after_death()
             return
-        self._idle_deaths = 0
         match message:
+            case Ready():
+                self._failed_starts = 0
             case Started(evidence, cell):
                 self._under_way.add((evidence, cell))
                 if self._watch:
                     self._watch.started(evidence, cell)
             case Finished(result):
                 yield from self._settle(result)
+            case AllDone() if self._owed:  # one cell was asked for by itself
+                self._unexplained = 0
+                self._send()
             case AllDone():
                 self.done = True
 
@@ -189,10 +195,19 @@ class _Link:
         self.connection = Connection(ours.detach())
 
     def _send(self) -> None:
-        """Ask for all that is owed; that the other end is gone shows when its answer is read."""
+        """Ask for all that is owed, or for a suspect by itself.
+
+        That the other end is gone shows when its answer is read.
+        """
         self._under_way.clear()
+        self._alone = self._suspect()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(Request(self._chains_owed(), self._limits))
+
+    def _suspect(self) -> Key | None:
+        """A cell that was under way at two deaths, or the first after two deaths that none was known of."""
+        twice = next((key for key in self._owed if self._deaths[key] > 1), None)
+        return twice or (next(iter(self._owed), None) if self._unexplained > 1 else None)
 
     def _settle(self, result: CellResult) -> Iterator[CellResult]:
         key = (result.evidence, result.cell)
@@ -208,10 +223,7 @@ class _Link:
         if log := tail(self._log.read().decode(errors="replace"), 6):
             message += f": {log}"
         self.close()
-        self._deaths.update(self._under_way)
-        self._idle_deaths += not self._under_way
-        hopeless = list(self._owed) if self._idle_deaths > _MOST_IDLE_DEATHS else self._twice_fatal()
-        for evidence, cell in hopeless:
+        for evidence, cell in self._hopeless():
             yield from self._settle(CellResult(cell, evidence, Outcome(Status.WORKER_LOST, Stage.RUN, message)))
         if self._owed:
             self._start()
@@ -219,13 +231,21 @@ class _Link:
         else:
             self.done = True
 
-    def _twice_fatal(self) -> list[Key]:
-        """Cells that were under way at two deaths: the third supervisor is spared them."""
-        return [key for key in self._owed if self._deaths[key] > 1]
+    def _hopeless(self) -> list[Key]:
+        """Cells to give up after a death: the one that was alone, or all if no supervisor comes up."""
+        self._failed_starts += 1  # one that comes up sets it back
+        if self._failed_starts > _MOST_FAILED_STARTS:
+            return list(self._owed)
+        if self._alone and self._failed_starts == 1:
+            return [self._alone]
+        self._deaths.update(self._under_way)
+        self._unexplained = 0 if self._under_way else self._unexplained + 1
+        return []
 
     def _chains_owed(self) -> tuple[Chain, ...]:
+        wanted = {self._alone} if self._alone else self._owed.keys()
         left = (
-            tuple(replace(job, cells=tuple(c for c in job.cells if (job.evidence, c) in self._owed)) for job in chain)
+            tuple(replace(job, cells=tuple(c for c in job.cells if (job.evidence, c) in wanted)) for job in chain)
             for chain in self._chains
         )
         return tuple(chain for jobs in left if (chain := tuple(job for job in jobs if job.cells)))

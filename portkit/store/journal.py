@@ -146,6 +146,11 @@ class Journal:
         self.close()
         return end
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be written."""
+        return self._file is None
+
     def close(self) -> None:
         """Close the file; without an ``end`` line the report stays partial."""
         if self._file is not None:

@@ -69,7 +69,7 @@ def test_a_process_killed_from_outside_is_no_verdict_on_the_kernel(guarded):
     assert fatal.outcome.message.startswith("killed from outside (signal SIGKILL)")
 
 
-def test_a_cell_that_takes_the_supervisor_with_it_twice_is_given_up(guarded):
+def test_a_cell_that_takes_the_supervisor_with_it_is_found_and_given_up(guarded):
     fatal = build_three(guarded, "host_kills_parent")
     assert fatal.outcome == Outcome(Status.WORKER_LOST, Stage.RUN, "the supervisor ended (signal SIGKILL)")
 
