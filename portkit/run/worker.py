@@ -34,6 +34,7 @@ from portkit.run.output import mark
 from portkit.run.sanitize import Sanitized, sanitize_cell
 from portkit.run.scrub import scrub
 from portkit.run.shim import install
+from portkit.run.stand_in import for_interpreting, under
 
 RunCell = Callable[[Cell], CellResult]
 
@@ -89,7 +90,10 @@ def _builder(job: Job, connection: Connection) -> Means:
 
 
 def _interpreter(job: Job, connection: Connection) -> Means:
-    case = load_case(job.source)
+    platform = for_interpreting()
+    with platform:
+        case = load_case(job.source)
+    case = replace(case, fused=under(platform, case.fused))
     return Means(lambda cell: interpret_cell(case, cell, seed=job.seed))
 
 
