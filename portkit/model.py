@@ -167,6 +167,9 @@ FAMILIES: Mapping[str, str] = {
 }
 """Input families beside the case's own ``inputs``: name → what they change in its floating-point inputs."""
 
+NONFINITE_FAMILIES = ("nan", "inf")
+"""Families whose agreement in NaN and Inf is a finding of its own."""
+
 
 @dataclass(frozen=True)
 class Discrete:

@@ -14,7 +14,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from portkit.analysis.distance import Distance, distances
-from portkit.model import Build, Direction, Evidence, Header, Host, Platform, Record, Status, Timing, Verdict, Work
+from portkit.model import (
+    NONFINITE_FAMILIES,
+    Build,
+    Direction,
+    Evidence,
+    Header,
+    Host,
+    Platform,
+    Record,
+    Status,
+    Timing,
+    Verdict,
+    Work,
+)
 from portkit.store.merge import Dataset, Row
 
 Figures = dict[str, float | None]
@@ -70,6 +83,7 @@ class ComparisonRow:
     error: float | None  # of the output nearest to its limit
     error_limit: float | None
     error_over_limit: float | None  # at most 1 where the cell is right
+    nonfinite: Mapping[str, bool]  # family nan or inf → whether the output has them where the reference has
     nulls: Mapping[str, str]  # figure → why it is None
     triton: str | None
     run_id: str
@@ -156,6 +170,7 @@ def comparison_row(row: Row) -> ComparisonRow:
         occupancy_limiter=occupancy.limiter if occupancy else None,
         clock=record.timing.clock if record.timing else None,
         cache=record.timing.cache if record.timing else None,
+        nonfinite=_nonfinite(record.verdict),
         nulls={name: _why_null(name, record) for name, value in figures.items() if value is None},
         triton=record.triton,
         run_id=record.run_id,
@@ -202,6 +217,12 @@ def _error_figures(verdict: Verdict | None) -> Figures:
     if ratio is None or not math.isfinite(ratio):
         return {"error": None, "error_limit": limit, "error_over_limit": None}
     return {"error": error, "error_limit": limit, "error_over_limit": ratio}
+
+
+def _nonfinite(verdict: Verdict | None) -> dict[str, bool]:
+    lines = verdict.families if verdict else {}
+    agree = {name: lines[name].nonfinite_agree for name in NONFINITE_FAMILIES if name in lines}
+    return {name: found for name, found in agree.items() if found is not None}
 
 
 def _ratio(error: float, limit: float) -> float:

@@ -52,6 +52,7 @@ def _github(comparison: Comparison) -> str:
         *(["## Warnings", _bullets(comparison.warnings)] if comparison.warnings else []),
         "## Rows",
         table,
+        *(["## NaN and Inf in the inputs", _bullets(nonfinite)] if (nonfinite := _nonfinite(comparison)) else []),
         *(["## Outputs on the same inputs", _bullets(_distances(comparison))] if comparison.distances else []),
         "## Notes",
         _bullets(_legend(comparison)),
@@ -67,11 +68,25 @@ def _plain(comparison: Comparison) -> str:
         _wrapped(_head(comparison)),
         _wrapped(f"warning: {text}" for text in comparison.warnings),
         _grouped_table(body, comparison.rows) if body else "no rows",
+        _wrapped(_nonfinite(comparison)),
         _wrapped(_distances(comparison)),
         _wrapped(_legend(comparison)),
         _wrapped(f"[{number}] {text}" for number, text in notes.numbered()),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _nonfinite(comparison: Comparison) -> list[str]:
+    """Per kernel, dtype and family, on which targets NaN and Inf stand where the reference has them."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for row in comparison.rows:
+        for family, agrees in row.nonfinite.items():
+            places = found.setdefault((f"{row.kernel} {row.dtype}, {family}", agrees), [])
+            places.append(f"{row.target} {row.evidence}")
+    return [
+        f"{what} in the input: {'as' if agrees else 'not as'} in the reference on {', '.join(dict.fromkeys(places))}"
+        for (what, agrees), places in sorted(found.items())
+    ]
 
 
 def _distances(comparison: Comparison) -> Iterable[str]:

@@ -29,7 +29,18 @@ from typing import Any
 
 import torch
 
-from portkit.model import FAMILIES, Cell, Direction, FamilyVerdict, KernelCase, Outcome, Shape, Stage, Status
+from portkit.model import (
+    FAMILIES,
+    NONFINITE_FAMILIES,
+    Cell,
+    Direction,
+    FamilyVerdict,
+    KernelCase,
+    Outcome,
+    Shape,
+    Stage,
+    Status,
+)
 from portkit.run.calls import Results, Upstream, is_floating, upstream_for
 from portkit.run.discrete import DiscreteRule
 from portkit.run.inputs import InputMaker
@@ -45,9 +56,6 @@ from portkit.run.verify import (
     worst_outcome,
 )
 from portkit.run.watched import Ran, Runner, StageFailed, guarded_stage, run_fused
-
-NONFINITE = ("nan", "inf")
-"""Families whose agreement in NaN and Inf is a finding of its own."""
 
 _POWERS: Mapping[str, Mapping[str, int]] = {
     # dtype → power of two; others as float32
@@ -157,7 +165,7 @@ class _Family:
         if self.name == "strided":
             return cell, {n: _apart(x) if n in self.case.strided_inputs else x for n, x in inputs.items()}
         floating = [name for name, value in inputs.items() if is_floating(value)]
-        if self.name in NONFINITE:
+        if self.name in NONFINITE_FAMILIES:
             floating = floating[:1]
         change = _CHANGES.get(self.name)
         if change is None:
@@ -223,10 +231,10 @@ class _Family:
             )
             conditioning = _MOVES * (compare(moved, reference, scale).error or 0.0)
             limit = tolerance.limit(result.dtype, unfused_error, scale, terms=terms, conditioning=conditioning)
-            excused = None if self.name in NONFINITE else other
+            excused = None if self.name in NONFINITE_FAMILIES else other
             own = compare(result, reference, scale, flushed=flushed, excused=excused)
         right = own.error is None or own.error <= limit.value
-        if right and (own.nonfinite_agree or self.name in NONFINITE):
+        if right and (own.nonfinite_agree or self.name in NONFINITE_FAMILIES):
             return own, limit, ""
         return own, limit, what_is_wrong(name, own, limit, result, reference)
 

@@ -148,6 +148,7 @@ def _movable(value: Any) -> bool:
         and value.layout is torch.strided
         and value.device.type in ("cpu", "cuda")
         and value.numel() > 0
+        and not value.is_pinned()
         and all(stride >= 0 for stride in value.stride())
     )
 

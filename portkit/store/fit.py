@@ -5,7 +5,7 @@ The cuts are tried in this order until the line fits:
 
 1. ``outcome.message`` and the reasons in ``nulls`` are cut to 400 characters each; the
    whole texts are the blobs ``message`` and ``nulls``.
-2. Input families that passed, with NaN and Inf where they belong, go to the blob ``families``.
+2. Input families that passed, but for ``nan`` and ``inf``, go to the blob ``families``.
 3. The launches lose ``specialization``, ``constants``, ``options``, ``raw`` and the limits
    of each resource; the whole launches are blob ``launches``.
 4. Launches are left out, except those with the worst figure of a kind or a broken limit
@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from portkit.errors import ReportError
-from portkit.model import Build, Launch, Record
+from portkit.model import NONFINITE_FAMILIES, Build, Launch, Record
 from portkit.store.schema import encode, plain
 
 LIMIT: Final = 4096
@@ -97,7 +97,11 @@ def _cut_families(record: Record, store_blob: StoreBlob) -> Record:
         return record
     families = record.verdict.families
     record = _with_blob(record, "families", store_blob("families", _json(families)))
-    telling = {name: line for name, line in families.items() if not (line.status.good and line.nonfinite_agree)}
+    telling = {
+        name: line
+        for name, line in families.items()
+        if name in NONFINITE_FAMILIES or not (line.status.good and line.nonfinite_agree)
+    }
     nulls = {**record.nulls, "verdict.families": "those that passed are in the blob families"}
     assert record.verdict is not None
     return dataclasses.replace(record, nulls=nulls, verdict=dataclasses.replace(record.verdict, families=telling))

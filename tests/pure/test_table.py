@@ -1,5 +1,6 @@
 """The comparison's figures and the text made of them."""
 
+import dataclasses
 import json
 import math
 import re
@@ -16,6 +17,7 @@ from portkit.model import (
     Direction,
     Evidence,
     Expectation,
+    FamilyVerdict,
     Occupancy,
     Outcome,
     Platform,
@@ -152,6 +154,22 @@ def test_no_reader_can_take_a_compiled_amd_row_for_a_run(layout):
     run = render(comparison(dataset(record(Evidence.MEASURED, target="mi300x"))), layout)
     assert "No row here was run on an AMD GPU." not in run
     assert "No row here was run on an NVIDIA GPU." in run
+
+
+@pytest.mark.parametrize("layout", ["github", "plain"])
+def test_nan_and_inf_have_lines_of_their_own(layout):
+    def judged(target, *, agree):
+        lines = {
+            "nan": FamilyVerdict(Status.PASSED, 1e-7, 1e-6, agree),
+            "tail": FamilyVerdict(Status.PASSED, 0, 1, False),
+        }
+        return record(Evidence.MEASURED, target=target, verdict=dataclasses.replace(verdict(), families=lines))
+
+    text = render(comparison(dataset(judged("h200", agree=True), judged("mi300x", agree=False))), layout)
+    words = " ".join(text.split())
+    assert "softmax float32, nan in the input: as in the reference on h200 measured" in words
+    assert "softmax float32, nan in the input: not as in the reference on mi300x measured" in words
+    assert "tail in the input" not in words
 
 
 def test_the_direction_is_a_column_only_where_there_is_a_backward():
