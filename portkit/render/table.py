@@ -82,7 +82,7 @@ def _nonfinite(comparison: Comparison) -> list[str]:
     for row in comparison.rows:
         for family, agrees in row.nonfinite.items():
             places = found.setdefault((f"{row.kernel} {row.dtype}, {family}", agrees), [])
-            places.append(f"{row.target} {row.evidence}")
+            places.append(f"{row.target} ({row.evidence})")
     return [
         f"{what} in the input: {'as' if agrees else 'not as'} in the reference on {', '.join(dict.fromkeys(places))}"
         for (what, agrees), places in sorted(found.items())
