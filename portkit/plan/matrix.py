@@ -23,7 +23,7 @@ from portkit.model import (
     Selector,
     Status,
 )
-from portkit.plan.document import Document, dotted, read_document
+from portkit.plan.document import Document, display_name, dotted, read_document
 from portkit.plan.matrix_format import (
     AxesFormat,
     ExpectFormat,
@@ -49,6 +49,22 @@ def read_matrix(path: Path) -> Matrix:
     matrix_file = _validated(document)
     _check_names(matrix_file, document)
     return _matrix(matrix_file, document, path)
+
+
+def check_kernel_files(matrix: Matrix) -> None:
+    """See that every kernel's file is there; one that is not is a name or path mistyped.
+
+    Raises:
+        MatrixError: names the kernel's line and the nearest files.
+    """
+    for kernel in matrix.kernels:
+        path = Path(kernel.source.path or __file__)
+        if not path.is_file():
+            raise MatrixError(
+                f"unknown kernel {kernel.source.name!r}: no file {display_name(path)}",
+                place=f"{kernel.place}: kernels.{kernel.source.name}",
+                remedy=nearest(path.stem, [found.stem for found in path.parent.glob("*.py")]),
+            )
 
 
 def matrix_schema() -> dict[str, Any]:

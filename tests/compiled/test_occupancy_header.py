@@ -18,7 +18,7 @@ from portkit.model import Platform
 from portkit.targets.catalog import load_catalog
 from portkit.targets.occupancy import occupancy, waves_per_simd
 
-CASES_PER_ARCHITECTURE = 1500
+CASES_PER_ARCHITECTURE = 10_000
 NO_LIMIT = 2**31 - 1  # INT_MAX in the header's answer
 CUDA = [arch for arch in load_catalog().architectures if arch.platform is Platform.CUDA]
 ROCM = [arch for arch in load_catalog().architectures if arch.platform is Platform.ROCM]

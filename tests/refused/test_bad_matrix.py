@@ -3,7 +3,7 @@
 import pytest
 
 from portkit.errors import MatrixError
-from portkit.plan.matrix import read_matrix
+from portkit.plan.matrix import check_kernel_files, read_matrix
 
 GOOD = "kernels:\n  softmax:\n  gelu:\ntargets: [h200, mi300x]\n"
 
@@ -166,3 +166,14 @@ def test_folder(tmp_path, monkeypatch):
         read_matrix(tmp_path)
     assert caught.value.place == tmp_path.name
     assert caught.value.remedy == "name a readable file"
+
+
+def test_an_unknown_kernel_is_named_with_its_line_and_the_nearest(tmp_path):
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "softmax.py").touch()
+    path = tmp_path / "matrix.yaml"
+    path.write_text("version: 1\nkernels:\n  sotmax:\ntargets: [h200]\n")
+    with pytest.raises(MatrixError) as caught:
+        check_kernel_files(read_matrix(path))
+    assert caught.value.place.endswith("matrix.yaml:3: kernels.sotmax")
+    assert caught.value.remedy == "did you mean softmax?"
