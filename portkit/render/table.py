@@ -129,7 +129,7 @@ def _figure(name: str, form: Callable[[float], str], *, worst: bool = False) -> 
         value = getattr(row, name)
         if value is None:
             return _absent(row, name, notes)
-        return _ranged(row, name, form, value) + _times(row) + _configurations(row) if worst else form(value)
+        return _ranged(row, name, form, value) + _times(row) if worst else form(value)
 
     return cell
 
@@ -140,11 +140,13 @@ def _ranged(row: ComparisonRow, name: str, form: Callable[[float], str], value: 
     return low if low == high else f"{low}–{high}"
 
 
-def _configurations(row: ComparisonRow) -> str:
+def _registers(row: ComparisonRow, notes: _Notes) -> str:
+    """Registers, and of how many configurations the ranges of this row are."""
+    figure = _figure("registers_per_thread", _whole, worst=True)(row, notes)
     if row.configurations is None:
-        return ""
+        return figure
     usable = "" if row.configurations_usable == row.configurations else f"{row.configurations_usable} of "
-    return f" ({usable}{row.configurations} cfg)"
+    return f"{figure} ({usable}{row.configurations} cfg)"
 
 
 def _absent(row: ComparisonRow, name: str, notes: _Notes) -> str:
@@ -175,7 +177,7 @@ def _occupancy(row: ComparisonRow, notes: _Notes) -> str:
     if row.occupancy_pct is None:
         return _absent(row, "occupancy_pct", notes)
     percent = _ranged(row, "occupancy_pct", _whole, row.occupancy_pct)
-    return f"{percent} {row.occupancy_kind[:2]} {row.occupancy_limiter}{_times(row)}{_configurations(row)}"
+    return f"{percent} {row.occupancy_kind[:2]} {row.occupancy_limiter}{_times(row)}"
 
 
 def _whole(value: float) -> str:
@@ -202,7 +204,7 @@ _COLUMNS: Final = (
     _Column(("", "", "target"), _target),
     _Column(("", "", "evidence"), _evidence),
     _Column(("", "", "status"), _status),
-    _Column(("", "registers", "/thread"), _figure("registers_per_thread", _whole, worst=True), right=True),
+    _Column(("", "registers", "/thread"), _registers, right=True),
     _Column(("", "spills", "B/thread"), _figure("spill_bytes_per_thread", _whole, worst=True), right=True),
     _Column(("", "shared", "B/block"), _figure("shared_bytes_per_block", _whole, worst=True), right=True),
     _Column(("", "occupancy", "%"), _occupancy),

@@ -26,6 +26,7 @@ from portkit.model import (
     Resume,
     Status,
     Timing,
+    Tuning,
     Verdict,
     Work,
 )
@@ -97,6 +98,27 @@ def launch(registers: int = 32, spill: int = 0, shared: int = 64, percent: float
 
 def build(*launches: Launch) -> Build:
     return Build(launches or (launch(),), build_key="b" * 16)
+
+
+def tuned_build(failed: int = 1) -> Build:
+    """One ordinary launch and an autotuned one, of whose configurations two can run."""
+    trials = (launch(28, percent=100.0, trial=True), launch(72, percent=50.0, trial=True))
+    broken = launch(16, percent=0.0, trial=True, limits_broken=("threads 2048 > 1024",))
+    tuning = Tuning(
+        calls=1,
+        configurations=2 + failed,
+        usable=2,
+        ranges={
+            "registers_per_thread": (40, 72),
+            "spill_bytes_per_thread": (0, 0),
+            "shared_bytes_per_block": (64, 64),
+            "threads_per_block": (256, 256),
+            "occupancy_pct": (50.0, 100.0),
+        },
+        failed={f"BLOCK={1024 + i} num_warps=32": "threads 2048 > 1024" for i in range(failed)},
+    )
+    launches = (launch(40), *trials, *[broken] * failed)
+    return dataclasses.replace(build(*launches), tuning=tuning)
 
 
 def verdict(error: float | None = 1e-7, limit: float = 1e-6, *, nonfinite_agree: bool = True) -> Verdict:

@@ -6,7 +6,7 @@ import os
 import re
 
 import pytest
-from factories import build, cell, header, launch, record, result, verdict
+from factories import build, cell, header, launch, record, result, tuned_build, verdict
 
 from portkit.errors import ReportError
 from portkit.model import Evidence, Expectation, FamilyVerdict, Outcome, PlannedCell, Selector, Stage, Status, cell_key
@@ -112,6 +112,18 @@ def test_many_launches_keep_the_worst_figures_and_the_count(tmp_path):
         assert getattr(kept.build, figure) == getattr(whole.build, figure)
     assert kept.build.worst_occupancy.percent == whole.build.worst_occupancy.percent == 90
     assert len(json.loads(read_blob(path, kept.blobs["launches"]))) == 60
+
+
+def test_many_configurations_keep_the_range_and_the_count(tmp_path):
+    whole = record(build=tuned_build(failed=98))
+    path, (kept,) = write(tmp_path, whole)
+    assert max(len(line) for line in path.read_bytes().splitlines()) < LIMIT
+    tuning = kept.build.tuning
+    assert (tuning.ranges, tuning.configurations, tuning.usable) == (whole.build.tuning.ranges, 100, 2)
+    assert (len(tuning.failed), tuning.omitted_failed) == (1, 97)
+    assert (kept.build.launch_count, kept.build.omitted_launches) == (2, 0)
+    assert (kept.build.registers_per_thread, kept.build.worst_occupancy.percent) == (72, 50.0)
+    assert len(json.loads(read_blob(path, kept.blobs["tuning"]))["failed"]) == 98
 
 
 def test_a_few_launches_lose_details_only(tmp_path):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from click.testing import CliRunner
-from factories import build, header, host, launch, record, timing, verdict
+from factories import build, header, host, launch, record, timing, tuned_build, verdict
 
 from portkit.analysis.rows import comparison, comparison_row, platform_of
 from portkit.cli.merge import command
@@ -67,6 +67,16 @@ def test_the_build_shows_the_worst_of_each_figure_over_its_launches():
     assert (made.occupancy_pct, made.occupancy_limiter, made.launches) == (50.0, "registers", 2)
     (shown,) = table(record(build=build(launch(90, occupancy=occupancy), launch(40))))
     assert (shown["registers /thread"], shown["occupancy %"]) == ("90 ×2", "50 th registers ×2")
+
+
+def test_what_an_autotuner_may_choose_is_a_range():
+    made = table(record(build=tuned_build()))[0]
+    assert made["registers /thread"] == "40–72 ×2 (2 of 3 cfg)"
+    assert made["shared B/block"] == "64 ×2"  # alike in all
+    assert made["occupancy %"] == "50–100 th waves ×2"
+    text = render(comparison(dataset(record(build=tuned_build()))), "github")
+    assert "a–b (n cfg): with the best and the worst" in text
+    assert "cfg" not in render(comparison(dataset(record())), "github")
 
 
 def test_a_compiled_row_has_no_time_and_an_interpreted_row_no_registers():
