@@ -20,7 +20,7 @@ def copy(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def many_arguments(x_ptr, y_ptr, none, flag, one, small, large, wide, scale, n: tl.constexpr):  # noqa: PLR0917
+def many_arguments(x_ptr, y_ptr, none, flag, one, small, large, wide, scale, n: tl.constexpr):
     offsets = tl.arange(0, n)
     x = tl.load(x_ptr + offsets)
     if flag:
