@@ -5,7 +5,7 @@ import triton.language as tl
 
 
 @triton.jit
-def row_softmax(x, y, n, BLOCK: tl.constexpr):  # noqa: N803
+def row_softmax(x, y, n, BLOCK: tl.constexpr):
     columns = tl.arange(0, BLOCK)
     row = tl.program_id(0) * n
     values = tl.load(x + row + columns, mask=columns < n, other=-float("inf"))
