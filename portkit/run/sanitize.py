@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from portkit.model import CaseSource, Cell, Direction, Outcome, Shape, Stage, Status
+from portkit.run import stages
 from portkit.run.calls import call, upstream_for
 from portkit.run.inputs import InputMaker
 from portkit.run.load import load_case
@@ -102,6 +103,7 @@ def sanitize_cell(
     task = Task(source, replace(cell, shape=shape), seed)
     found: list[Finding] = []
     for tool in TOOLS:
+        stages.enter(Stage.VERIFY)  # its time begins anew
         said = _run(program, tool, task, {**(environment or os.environ), "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
         if isinstance(said, str):
             return _concluded(found, shape, f"{tool}: {said}")

@@ -121,7 +121,6 @@ def _sanitizer(job: Job) -> Sanitize:
 
     @functools.cache
     def run(cell: Cell, shape: Shape) -> Sanitized:
-        stages.enter(Stage.VERIFY)
         return sanitize_cell(job.source, cell, shape=shape, seed=job.seed)
 
     return lambda cell, shape: run(replace(cell, shape=shape), shape)
