@@ -9,10 +9,15 @@ there the limit counts a whole epsilon, and the rule in the record says so.
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import replace
+from typing import Any
 
 import torch
+import triton
+from packaging.version import Version
+from triton.runtime import interpreter
 from triton.runtime.errors import InterpreterError
 
 from portkit.errors import HostError
@@ -45,6 +50,7 @@ def interpret_cell(case: KernelCase, cell: Cell, *, seed: int = 0) -> CellResult
     if gap is not None:
         return _result(case, cell, Outcome(Status.UNSUPPORTED, Stage.RUN, gap))
     torch.set_num_threads(1)  # small tensors; other workers have the other cores
+    _mend_index()
     try:
         done = evaluate(case, cell, RUNNER, seed=seed)
     except StageFailed as failed:
@@ -52,6 +58,23 @@ def interpret_cell(case: KernelCase, cell: Cell, *, seed: int = 0) -> CellResult
     blank = _result(case, cell, done.outcome)
     nulls = {**blank.nulls, **done.nulls}
     return replace(blank, verdict=done.verdict, nulls=nulls, blobs={"fingerprint": done.fingerprint})
+
+
+@functools.cache
+def _mend_index() -> None:
+    """Let loops take bounds from tensors under Triton 3.5 and 3.6 with NumPy 2.4.
+
+    Their interpreter makes a number of an array of one element, which NumPy refuses from 2.4 on.
+    """
+    if Version(triton.__version__) >= Version("3.7"):
+        return
+    patch = interpreter._patch_lang_tensor
+
+    def mended(tensor: Any, *scope: Any) -> None:
+        patch(tensor, *scope)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    interpreter._patch_lang_tensor = mended
 
 
 def _result(case: KernelCase, cell: Cell, outcome: Outcome) -> CellResult:
