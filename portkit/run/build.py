@@ -57,6 +57,7 @@ class Builder:
     def _capture(self, cell: Cell, backing: str) -> BaseException | None:
         """Call the fused function; what it raises is the compiler's, the options' or its own refusal."""
         self.mode.move_to(backing)
+        self.recorder.gradients = cell.direction is Direction.BACKWARD
         try:
             with self.mode:
                 self._call_fused(cell, InputMaker(self.seed, backing))
@@ -65,7 +66,7 @@ class Builder:
         return None
 
     def _call_fused(self, cell: Cell, make: InputMaker) -> None:
-        """Call the fused function; backward also runs its gradient, and marks what came before."""
+        """Call the fused function; backward also runs its gradient."""
         inputs = self.case.inputs(make, cell.shape, cell.dtype)
         params = self.case.variants[cell.variant]
         if cell.direction is Direction.FORWARD:
@@ -73,8 +74,7 @@ class Builder:
                 self.case.fused(**inputs, **params)
             return
         leaves = {name: inputs[name].detach().requires_grad_() for name in differentiable(self.case, inputs)}
-        with self.recorder.forward_pass():
-            outputs = as_outputs(self.case.fused(**{**inputs, **leaves}, **params))
+        outputs = as_outputs(self.case.fused(**{**inputs, **leaves}, **params))
         backward(outputs, list(leaves.values()), upstream_for(outputs, make))
 
     def _capture_with_values(self, cell: Cell, refusal: BaseException) -> BaseException | None:

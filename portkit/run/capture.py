@@ -78,7 +78,7 @@ class Recorder:
         self.answers: Answers | None = None  # what host code asks of an absent target
         self.trial = False  # inside an autotuner's benchmark
         self.configuration = ""  # that is tried
-        self.forward = False  # inside the forward pass of a backward cell
+        self.gradients = False  # the cell is about the backward pass
         self.silent = False  # inside a benchmark of host code's own
         self.call: TunedCall | None = None  # call of an autotuned kernel under way on an absent target
         self.calls: list[TunedCall] = []
@@ -106,14 +106,10 @@ class Recorder:
         certain = [x for x in launches if not x.trial and not x.forward]
         return Build(launches, digest([x.cache_hash for x in recorded]), tuning=summarize(open_calls, certain))
 
-    @contextlib.contextmanager
-    def forward_pass(self) -> Iterator[None]:
-        """Mark launches as the forward pass of a backward cell."""
-        self.forward = True
-        try:
-            yield
-        finally:
-            self.forward = False
+    @property
+    def forward(self) -> bool:
+        """Whether this is the forward pass of a backward cell: no task of autograd is under way."""
+        return self.gradients and torch._C._current_graph_task_id() == -1
 
     def clear(self) -> None:
         """Forget what was recorded."""

@@ -59,10 +59,13 @@ class TrialRecorder(Protocol):
 
     trial: bool
     silent: bool
-    forward: bool
     call: TunedCall | None
     configuration: str
     calls: list[TunedCall]
+
+    @property
+    def forward(self) -> bool:
+        """Whether this is the forward pass of a backward cell."""
 
 
 def configuration_text(config: Config) -> str:

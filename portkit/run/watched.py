@@ -23,6 +23,8 @@ Explain = Callable[[BaseException, Stage], Outcome | None]
 class Recorder(Protocol):
     """What records the launches made while it is open."""
 
+    gradients: bool  # whether they are those of a backward cell
+
     def take(self) -> Build:
         """The build of the launches so far."""
 
@@ -71,6 +73,8 @@ def run_fused(
     incoming = tuple(None if x is None else guards.copy("upstream gradient", x) for x in upstream)
     params = case.variants[cell.variant]
     with contextlib.nullcontext() if observe is None else observe() as recorder:
+        if recorder:
+            recorder.gradients = cell.direction is Direction.BACKWARD
         with guards:
             results = call(lambda **given: case.fused(**given, **params), case, cell, copies, incoming)
         settle(results)
