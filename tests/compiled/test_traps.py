@@ -166,3 +166,11 @@ def test_a_missing_backend_names_those_that_are_there(workshop):
     assert "no backend that builds for amd (hip); there: nvidia" in rocm.outcome.message
     assert "PyPI" in rocm.outcome.message
     assert rocm.nulls["build"] == rocm.outcome.message
+
+
+def test_gluon_goes_the_same_way(workshop):
+    warps, waves = workshop.build_cases("gluon_copy.py", cell_of("gluon_copy", "h200"), cell_of("gluon_copy", "mi300x"))
+    assert warps.outcome.status is Status.BUILT, warps.outcome.message
+    assert warps.build.launches[0].kernel == "copy"
+    assert waves.outcome.stage is Stage.COMPILE  # its layout is for 32 lanes
+    assert not waves.outcome.status.good
