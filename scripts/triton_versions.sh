@@ -35,7 +35,8 @@ for version; do
         continue
     fi
     # shellcheck disable=SC2086  # ARGS is several words on purpose
-    "$folder/bin/python" -m pytest "${suites[@]}" --junitxml="$results/$version.xml" ${ARGS:-} || failed+=("$version")
+    "$folder/bin/python" -m pytest "${suites[@]}" --junitxml="$results/$version.xml" \
+        -o junit_family=xunit1 ${ARGS:-} || failed+=("$version")
 done
 "$venv/bin/python" scripts/triton_table.py "$results" docs/triton-versions.md || failed+=(table)
 if ((${#failed[@]})); then
