@@ -750,6 +750,7 @@ class Header:
     cells: int  # planned cells; fewer records make the report partial
     host: Host
     targets: tuple[str, ...] = ()  # in the plan's order, which tables keep
+    failures: Mapping[str, str] = field(default_factory=dict)  # kernel without rows → why its file can't be used
     schema: int = SCHEMA_VERSION
 
 

@@ -268,6 +268,8 @@ def _head(comparison: Comparison) -> list[str]:
 
 def _run(header: Header, partial: Mapping[str, str]) -> str:
     state = ", partial" if header.run_id in partial else ""
+    if header.failures:
+        state += f", kernels that can't be used: {len(header.failures)}"
     return f"{header.run_id}: {header.matrix}, tier {header.tier}, portkit {header.portkit}{state}"
 
 

@@ -12,6 +12,7 @@ The result depends on what the reports hold, not on the order or place of their 
 from __future__ import annotations
 
 import collections
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,7 +130,8 @@ def _merged(reports: Sequence[Report]) -> Dataset:
     rows = tuple(_row(groups[key], ranking) for key in sorted(groups))
     headers = tuple(report.header for report in reports)
     paths = {report.header.run_id: report.path for report in reports}
-    return Dataset(headers, rows, tuple(_warnings(rows, partial)), partial, paths)
+    warnings = (*_failure_warnings(headers), *_warnings(rows, partial))
+    return Dataset(headers, rows, warnings, partial, paths)
 
 
 def _row(records: Iterable[Record], ranking: _Ranking) -> Row:
@@ -152,6 +154,22 @@ def _version(text: str | None) -> Version:
         return Version(text or "0")
     except InvalidVersion:
         return _NO_VERSION
+
+
+def _failure_warnings(headers: Iterable[Header]) -> Iterator[str]:
+    for header in headers:
+        if header.failures:
+            causes = "; ".join(f"{kernel} ({_brief(why)})" for kernel, why in sorted(header.failures.items()))
+            kernels = _count(len(header.failures), "kernel")
+            yield f"run {header.run_id} has no rows of {kernels} whose file can't be used: {causes}"
+
+
+def _brief(text: str) -> str:
+    """The first line, not too long."""
+    return textwrap.shorten((text.splitlines() or ["no reason"])[0], _CAUSE_CHARACTERS, placeholder=" …")
+
+
+_CAUSE_CHARACTERS = 200
 
 
 def _warnings(rows: Sequence[Row], partial: Mapping[str, str]) -> Iterator[str]:

@@ -9,8 +9,10 @@ from factories import build, header, host, launch, record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from portkit.analysis.rows import comparison
 from portkit.errors import ReportError
 from portkit.model import Evidence
+from portkit.render.table import render
 from portkit.store.journal import Journal
 from portkit.store.merge import merge
 
@@ -151,6 +153,21 @@ def test_neither_the_order_nor_the_names_of_files_matter(six_reports, names, ord
         for path, content in zip(paths, contents, strict=True):
             path.write_bytes(content)
         assert merge([Path(folder)] if as_folder else [paths[i] for i in order]) == expected
+
+
+def test_kernels_whose_file_can_not_be_used_are_counted_and_named(tmp_path):
+    failures = {"rope": "k/rope.py:3: no module named x\n  remedy: install it", "gelu": "is no kernel file"}
+    here = run(1, failures=failures)
+    write(tmp_path, here, record(run=here))
+    dataset = merge([tmp_path])
+    assert dataset.headers[0].failures == failures
+    assert dataset.warnings == (
+        "run run1 has no rows of 2 kernels whose file can't be used: "
+        "gelu (is no kernel file); rope (k/rope.py:3: no module named x)",
+    )
+    text = render(comparison(dataset), "github")
+    assert "run run1: matrix.yaml, tier quick, portkit 0.1.0, kernels that can't be used: 2\n" in text
+    assert f"- {dataset.warnings[0]}\n" in text
 
 
 def test_a_damaged_report_is_raised(tmp_path):
