@@ -254,7 +254,7 @@ def _why_null(figure: str, record: Record) -> str:
     part, evidences, otherwise = _FIGURE_PARTS[figure]
     if record.evidence not in evidences:
         return otherwise
-    given = record.nulls.get(figure) or record.nulls.get(part)
+    given = record.nulls.get(figure) or record.nulls.get(part) or record.nulls.get("nulls")
     if given:
         return given
     if part == "verdict" and record.verdict:

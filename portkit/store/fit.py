@@ -3,38 +3,45 @@
 A record is at most :data:`LIMIT` bytes, so that a merge of very many stays possible.
 The cuts are tried in this order until the line fits:
 
-1. ``outcome.message`` and the reasons in ``nulls`` are cut to 400 characters each; the
-   whole texts are the blobs ``message`` and ``nulls``.
+1. ``outcome.message``, ``expected_reason`` and the reasons in ``nulls`` are cut to 400
+   characters each; the whole texts are the blobs ``message``, ``expected_reason``, ``nulls``.
 2. Input families that passed, but for ``nan`` and ``inf``, go to the blob ``families``.
-3. The launches lose ``specialization``, ``constants``, ``options``, ``raw`` and the limits
-   of each resource; the whole launches are blob ``launches``.
+3. The launches lose ``specialization``, ``constants``, ``options`` but for ``num_ctas``,
+   ``raw`` and the limits of each resource; the whole launches are blob ``launches``.
 4. Launches are left out, except those with the worst figure of a kind or a broken limit
    that no other shows; ``build.omitted_launches`` counts the rest. Of an autotuner's trials
    only those with a worst figure stay. Of configurations that failed the first stays;
    ``build.tuning.omitted_failed`` counts the others, and blob ``tuning`` has them.
-5. ``asked``, then ``verdict``, ``timing`` and ``build`` go to a blob of their name, and
-   ``nulls`` says so.
+5. ``variant_params`` of more than 256 bytes go to a blob of that name, and ``nulls`` says so;
+   the texts of the first cut are cut to 80 characters.
+6. ``asked``, then ``verdict``, ``timing``, ``build`` and ``work`` go to a blob of their name,
+   and ``nulls`` says so.
+7. ``nulls`` as a whole, then ``blobs`` as a whole, go to a blob of their name.
 
-So the figures that tables show survive all but the last cut.
+So the figures that tables show survive the first five cuts, and all records fit whose names do.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from portkit.errors import ReportError
 from portkit.model import NONFINITE_FAMILIES, Build, Launch, Record
-from portkit.store.schema import encode, plain
+from portkit.store.schema import encode, plain, storable
 
 LIMIT: Final = 4096
 """Most bytes of a record's line, newline included."""
 
 MESSAGE_CHARACTERS: Final = 400
+BRIEF_CHARACTERS: Final = 80
 
 _FAILED_CHARACTERS = 120  # of a reason why a configuration can't run
+_SMALL_PARAMS = 256  # bytes of parameters that it is not worth to move
+
+_MOVED = "too large for a record; whole in the blob {}"
 
 StoreBlob = Callable[[str, bytes], str]
 
@@ -43,53 +50,69 @@ def encode_fitting(record: Record, store_blob: StoreBlob) -> tuple[Record, bytes
     """The record as it is kept, and its line of at most :data:`LIMIT` bytes.
 
     Raises:
-        ReportError: the names and parameters alone are larger than that.
+        ReportError: the names of case, variant, target and shape alone are larger than that,
+            or a field has not its type.
     """
+    record = storable(record)
     line = encode(record)
-    for cut in _cuts(store_blob):
+    for cut in _cuts(record, store_blob):
         if len(line) <= LIMIT:
             return record, line
         record = cut(record)
         line = encode(record)
     if len(line) > LIMIT:
         raise ReportError(
-            f"a record's names and parameters alone take {len(line)} bytes, {LIMIT} is the most",
-            place=record.cell.label(record.evidence),
-            remedy="shorten the variant's parameters or the reasons in the matrix",
+            f"a record's names alone take {len(line)} bytes, {LIMIT} is the most",
+            place=record.cell.label(record.evidence)[:MESSAGE_CHARACTERS],
+            remedy="shorten the names of kernel and variant in the matrix",
         )
     return record, line
 
 
-def _cuts(store_blob: StoreBlob) -> Iterator[Callable[[Record], Record]]:
-    yield lambda record: _cut_message(record, store_blob)
-    yield lambda record: _cut_nulls(record, store_blob)
+def _cuts(whole: Record, store_blob: StoreBlob) -> Iterator[Callable[[Record], Record]]:
+    yield lambda record: _cut_texts(record, whole, MESSAGE_CHARACTERS, store_blob)
     yield lambda record: _cut_families(record, store_blob)
     yield lambda record: _cut_details(record, store_blob)
     yield lambda record: _omit_launches(record, store_blob)
-    for part in ("asked", "verdict", "timing", "build"):
+    yield lambda record: _move_params(record, store_blob)
+    yield lambda record: _cut_texts(record, whole, BRIEF_CHARACTERS, store_blob)
+    for part in ("asked", "verdict", "timing", "build", "work"):
         yield lambda record, part=part: _move_part(record, part, store_blob)  # type: ignore[misc]
+    yield lambda record: _move_nulls(record, whole, store_blob)
+    yield lambda record: _move_blobs(record, store_blob)
 
 
-def _cut_message(record: Record, store_blob: StoreBlob) -> Record:
-    text = record.outcome.message
-    if len(text) <= MESSAGE_CHARACTERS:
+def _cut_texts(record: Record, whole: Record, most: int, store_blob: StoreBlob) -> Record:
+    record = _cut_message(record, whole.outcome.message, most, store_blob)
+    record = _cut_expected_reason(record, whole.expected_reason or "", most, store_blob)
+    return _cut_nulls(record, whole.nulls, most, store_blob)
+
+
+def _cut_message(record: Record, text: str, most: int, store_blob: StoreBlob) -> Record:
+    if len(text) <= most:
         return record
-    record = dataclasses.replace(record, outcome=dataclasses.replace(record.outcome, message=_shortened(text)))
+    record = dataclasses.replace(record, outcome=dataclasses.replace(record.outcome, message=_shortened(text, most)))
     return _with_blob(record, "message", store_blob("message", text.encode()))
 
 
-def _cut_nulls(record: Record, store_blob: StoreBlob) -> Record:
-    cut = {part: _shortened(reason) for part, reason in record.nulls.items()}
+def _cut_expected_reason(record: Record, text: str, most: int, store_blob: StoreBlob) -> Record:
+    if len(text) <= most:
+        return record
+    record = dataclasses.replace(record, expected_reason=_shortened(text, most))
+    return _with_blob(record, "expected_reason", store_blob("expected_reason", text.encode()))
+
+
+def _cut_nulls(record: Record, whole: Mapping[str, str], most: int, store_blob: StoreBlob) -> Record:
+    cut = {part: _shortened(whole.get(part, reason), most) for part, reason in record.nulls.items()}
     if cut == record.nulls:
         return record
-    address = store_blob("nulls", _json(record.nulls))
-    return _with_blob(dataclasses.replace(record, nulls=cut), "nulls", address)
+    return _with_blob(dataclasses.replace(record, nulls=cut), "nulls", store_blob("nulls", _json(whole)))
 
 
-def _shortened(text: str) -> str:
-    if len(text) <= MESSAGE_CHARACTERS:
+def _shortened(text: str, most: int) -> str:
+    if len(text) <= most:
         return text
-    return text[: MESSAGE_CHARACTERS - 40].rstrip() + f" … ({len(text)} characters in all)"
+    return text[: most - 40].rstrip() + f" … ({len(text)} characters in all)"
 
 
 def _cut_families(record: Record, store_blob: StoreBlob) -> Record:
@@ -120,10 +143,13 @@ def _bare(launch: Launch) -> Launch:
         launch,
         specialization={},
         constants={},
-        options={},
+        options={name: value for name, value in launch.options.items() if name in _OPTIONS_KEPT},
         resources=dataclasses.replace(launch.resources, raw={}),
         occupancy=dataclasses.replace(launch.occupancy, limits={}),
     )
+
+
+_OPTIONS_KEPT = ("num_ctas",)  # the comparison asks for it
 
 
 def _omit_launches(record: Record, store_blob: StoreBlob) -> Record:
@@ -179,9 +205,24 @@ def _move_part(record: Record, part: str, store_blob: StoreBlob) -> Record:
     if not value:
         return record
     record = _with_blob(record, part, store_blob(part, _json(value)))
-    nulls = {**record.nulls, part: f"too large for a record; whole in the blob {part}"}
-    emptied: dict[str, Any] = {part: {} if part == "asked" else None}
+    nulls = {**record.nulls, part: _MOVED.format(part)}
+    emptied: dict[str, Any] = {part: {} if part in ("asked", "variant_params") else None}
     return dataclasses.replace(record, nulls=nulls, **emptied)
+
+
+def _move_params(record: Record, store_blob: StoreBlob) -> Record:
+    small = len(_json(record.variant_params)) <= _SMALL_PARAMS
+    return record if small else _move_part(record, "variant_params", store_blob)
+
+
+def _move_nulls(record: Record, whole: Record, store_blob: StoreBlob) -> Record:
+    """All reasons to a blob, those of the cuts among them."""
+    address = store_blob("nulls", _json({**record.nulls, **whole.nulls}))
+    return _with_blob(dataclasses.replace(record, nulls={"nulls": _MOVED.format("nulls")}), "nulls", address)
+
+
+def _move_blobs(record: Record, store_blob: StoreBlob) -> Record:
+    return dataclasses.replace(record, blobs={"blobs": store_blob("blobs", _json(record.blobs))})
 
 
 def _with_blob(record: Record, name: str, address: str) -> Record:

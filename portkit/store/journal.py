@@ -1,9 +1,9 @@
 """Writes a report as its run goes on, and reads it back.
 
 ``<folder>/<run id>.jsonl`` holds a header, one line a record and an ``end`` line. Each
-record is flushed to the disk before the next cell begins, so a killed run keeps what it
-finished. A run that was cut short goes on in the same file after a ``resume`` line;
-where a cell is run again after it, the newest record counts.
+record is on the disk before the run shows its outcome, so a killed run keeps what it
+showed; workers go on with other cells meanwhile. A run that was cut short goes on in the
+same file after a ``resume`` line; where a cell is run again after it, the newest record counts.
 
 ``<folder>/<run id>.blobs/`` beside it holds what is too large for a line, by content:
 ``ab/ab3f…``. It is one folder a run, so that a report can be copied or deleted together
@@ -65,6 +65,7 @@ class Journal:
         path = folder / f"{header.run_id}.jsonl"
         with _as_report_error(folder):
             folder.mkdir(parents=True, exist_ok=True)
+        header = schema.storable(header)
         with _as_report_error(path):
             _create_whole(path, schema.encode(header))
             return cls(path, header, _open_locked(path))

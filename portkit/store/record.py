@@ -6,7 +6,19 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from portkit.model import INTERPRETER, Build, CellResult, Header, Host, Keys, PlannedCell, Record, cell_key, digest
+from portkit.model import (
+    INTERPRETER,
+    Build,
+    CellResult,
+    Header,
+    Host,
+    Keys,
+    PlannedCell,
+    Record,
+    Timing,
+    cell_key,
+    digest,
+)
 from portkit.store.schema import plain
 
 
@@ -57,7 +69,7 @@ def make_record(  # all but two by keyword
         expected_reason=expectation.reason if expectation else None,
         build=_plain_build(result.build),
         verdict=result.verdict,
-        timing=result.timing,
+        timing=_with_samples(result.timing, blobs or {}),
         work=result.work,
         asked=plain(result.asked),
         nulls=dict(result.nulls),
@@ -65,6 +77,11 @@ def make_record(  # all but two by keyword
         device_id=result.device,
         blobs=dict(blobs or {}),
     )
+
+
+def _with_samples(timing: Timing | None, blobs: Mapping[str, str]) -> Timing | None:
+    """The timing with the place of the samples it was made of."""
+    return dataclasses.replace(timing, samples_ref=blobs.get("samples")) if timing else None
 
 
 def _plain_build(build: Build | None) -> Build | None:

@@ -18,8 +18,9 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -41,10 +42,52 @@ UPGRADES: dict[int, Callable[[str, Body], Body]] = {}
 
 _SUM_DIGITS = 12
 
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # titles, links
+    r"|\x1b[ -/]*[0-~]?"
+)
+_LINE_ENDS = re.compile(r"\r\n?")
+_UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+_Kept = TypeVar("_Kept", bound=Value)
+
 
 def plain(value: Any) -> Any:
-    """The value as JSON gives it back: dataclasses and mappings as dicts, tuples as lists."""
-    return json.loads(json.dumps(value, default=_plain))
+    """The value as JSON gives it back: dataclasses and mappings as dicts, tuples as lists.
+
+    Raises:
+        ReportError: JSON has no such value: an odd key of a mapping, a circle, too deep, too long a number.
+    """
+    try:
+        return json.loads(json.dumps(value, default=_plain))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ReportError(f"can't be stored: {error}", remedy="use plain numbers, texts, lists and mappings") from error
+
+
+def clean(text: str) -> str:
+    r"""A text that any program can show: no escape sequences, control characters or lone surrogates.
+
+    >>> clean("\x1b[31mred\x1b[0m, \x07bell, \udcff")
+    'red, ?bell, ?'
+    """
+    return _UNFIT.sub("?", _LINE_ENDS.sub("\n", _ESCAPES.sub("", text)))
+
+
+def storable(value: _Kept) -> _Kept:
+    """The value as a reader will get it: the same, but for texts that :func:`clean` changes.
+
+    Raises:
+        ReportError: a field has not the type that the model says.
+    """
+    fields = plain(value)
+    cleaned = _cleaned(fields)
+    if cleaned == fields:
+        return value
+    kind = _kind_of(value)
+    kept = _validate(kind, _canonical(cleaned), f"{kind} not written")
+    assert isinstance(kept, type(value))
+    return kept
 
 
 def encode(value: Value) -> bytes:
@@ -53,8 +96,8 @@ def encode(value: Value) -> bytes:
     Raises:
         ReportError: a field has not the type that the model says, so no reader would take it.
     """
-    kind = next(name for name, type_ in KINDS.items() if isinstance(value, type_))
-    fields = plain(value)
+    kind = _kind_of(value)
+    fields = _cleaned(plain(value))
     text = _canonical(fields)
     _validate(kind, text, f"{kind} not written")
     line = {"kind": kind, **fields, "sum": _checksum(kind, text)}
@@ -69,7 +112,7 @@ def parse(line: bytes, place: str) -> tuple[str, Body]:
     """
     try:
         body = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ReportError(f"not a line of a report: {error}", place=place, remedy=_REMEDY_DAMAGED) from None
     if not isinstance(body, dict) or body.get("kind") not in KINDS:
         raise ReportError(
@@ -109,7 +152,10 @@ def decode(kind: str, body: Body, version: int, place: str) -> Value:
         ReportError: checksum, a field's name or its type is wrong; the place names the field.
     """
     fields = {name: value for name, value in body.items() if name not in ("kind", "sum")}
-    text = _canonical(fields)
+    try:
+        text = _canonical(fields)
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"not a line of a report: {error}", place=place, remedy=_REMEDY_DAMAGED) from None
     if body.get("sum") != _checksum(kind, text):
         raise ReportError("the checksum is wrong: the line was edited or damaged", place=place, remedy=_REMEDY_DAMAGED)
     if version != SCHEMA_VERSION:
@@ -135,6 +181,19 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
+
+
+def _kind_of(value: Value) -> str:
+    return next(name for name, type_ in KINDS.items() if isinstance(value, type_))
+
+
+def _cleaned(value: Any) -> Any:
+    """Plain values with every text in them clean."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(key): _cleaned(each) for key, each in value.items()}
+    return [_cleaned(each) for each in value] if isinstance(value, list) else value
 
 
 def _canonical(fields: Body) -> str:

@@ -6,10 +6,21 @@ import os
 import re
 
 import pytest
-from factories import build, cell, header, launch, record, result, tuned_build, verdict
+from factories import build, cell, header, host, launch, record, result, tuned_build, verdict
 
 from portkit.errors import ReportError
-from portkit.model import Evidence, Expectation, FamilyVerdict, Outcome, PlannedCell, Selector, Stage, Status, cell_key
+from portkit.model import (
+    Evidence,
+    Expectation,
+    FamilyVerdict,
+    Outcome,
+    PlannedCell,
+    Selector,
+    Stage,
+    Status,
+    Work,
+    cell_key,
+)
 from portkit.store.fit import LIMIT
 from portkit.store.journal import Journal, new_run_id, read_blob, read_report
 from portkit.store.record import env_key, make_record
@@ -152,6 +163,99 @@ def test_a_part_without_room_goes_to_a_blob_and_says_so(tmp_path):
     assert len(json.loads(read_blob(path, kept.blobs["verdict"]))["outputs"]) == 60
 
 
+def huge_record():
+    """More in each part than a line has room for, in characters that take the most bytes."""
+    wide = "\U0001f600" * 5000
+    rule = Expectation(Selector(), Status.WRONG_RESULT, wide, "matrix.yaml:9")
+    planned = PlannedCell(cell(), Evidence.MEASURED, expectation=rule)
+    found = result(
+        Evidence.MEASURED,
+        outcome=Outcome(Status.WRONG_RESULT, Stage.VERIFY, wide),
+        nulls={f"part{i}": wide for i in range(100)},
+        asked={f"query{i}": "x" * 100 for i in range(100)},
+        work=Work(1, 10**4000, 1),
+    )
+    return make_record(
+        found,
+        planned,
+        header=header(),
+        params={"names": ["x" * 100] * 100},
+        source_hash="s" * 16,
+        architecture="sm_90",
+        blobs={f"blob{i}": "a" * 64 for i in range(100)},
+    )
+
+
+def test_a_record_of_any_size_fits_and_its_blobs_hold_the_whole(tmp_path):
+    whole = huge_record()
+    path, (kept,) = write(tmp_path, whole)
+    assert max(len(line) for line in path.read_bytes().splitlines()) < LIMIT
+    assert read_report(path).records == (kept,)
+    assert (kept.keys, kept.cell, kept.outcome.status) == (whole.keys, whole.cell, Status.WRONG_RESULT)
+    assert kept.nulls == {"nulls": "too large for a record; whole in the blob nulls"}
+    blobs = json.loads(read_blob(path, kept.blobs["blobs"]))
+    assert read_blob(path, blobs["message"]).decode() == whole.outcome.message
+    assert read_blob(path, blobs["expected_reason"]).decode() == whole.expected_reason
+    assert json.loads(read_blob(path, blobs["variant_params"])) == {"names": ["x" * 100] * 100}
+    assert json.loads(read_blob(path, blobs["nulls"])).items() > whole.nulls.items()
+    assert blobs.items() > whole.blobs.items()
+
+
+@pytest.mark.parametrize("part", ["params", "reason"])
+def test_long_parameters_and_a_long_reason_alone_leave_the_figures(tmp_path, part):
+    rule = Expectation(Selector(), Status.UNSUPPORTED, "r" * 5000 if part == "reason" else "r", "matrix.yaml:9")
+    params = {"table": list(range(2000))} if part == "params" else {"num_warps": 8}
+    planned = PlannedCell(cell(), Evidence.COMPILED, expectation=rule)
+    whole = make_record(result(), planned, header=header(), params=params, source_hash="s" * 16, architecture="sm_90")
+    path, (kept,) = write(tmp_path, whole)
+    assert kept.build.registers_per_thread == 32
+    if part == "params":
+        assert kept.variant_params == {}
+        assert kept.nulls["variant_params"] == "too large for a record; whole in the blob variant_params"
+        assert kept.keys.cell_key == cell_key(cell(), params)
+    else:
+        assert kept.expected_reason == "r" * 360 + " … (5000 characters in all)"
+        assert read_blob(path, kept.blobs["expected_reason"]) == b"r" * 5000
+
+
+def test_texts_are_stored_as_any_terminal_may_show_them(tmp_path):
+    dirty = "\x1b[31mred\x1b[0m \x1b]0;title\x07end\r\nnext\rlast\x00 caf\udce9 \x9b2Jé"
+    path, (kept,) = write(tmp_path, record(outcome=Outcome(Status.COMPILE_ERROR, Stage.COMPILE, dirty)))
+    assert kept.outcome.message == "red end\nnext\nlast? caf? é"
+    assert read_report(path).records == (kept,)
+
+
+def test_a_long_text_that_is_no_unicode_goes_to_its_blob(tmp_path):
+    path, (kept,) = write(tmp_path, record(outcome=Outcome(Status.COMPILE_ERROR, Stage.COMPILE, "\ud800" * 3000)))
+    assert read_blob(path, kept.blobs["message"]) == b"?" * 3000
+
+
+def test_the_header_is_cleaned_as_well(tmp_path):
+    journal = Journal.create(tmp_path, header(failures={"k": "\x1b[1mno\x1b[0m such \udcff"}))
+    journal.close()
+    assert read_report(journal.path).header == journal.header == header(failures={"k": "no such ?"})
+
+
+def test_timing_names_the_blob_of_its_samples():
+    assert record(Evidence.MEASURED, blobs={"samples": "a" * 64}).timing.samples_ref == "a" * 64
+    assert record(Evidence.MEASURED).timing.samples_ref is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"torch": "2.9.0"},
+        {"triton": "3.8.0"},
+        {"driver": "570.90"},
+        {"toolkit": "13.0"},
+        {"settings": {"TRITON_DEFAULT_FP_FUSION": "0"}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_each_part_of_the_toolchain_changes_the_environment_key(changes):
+    assert env_key(host(**changes)) != env_key(host())
+
+
 def test_the_keys_of_a_record_each_do_their_own_job():
     rule = Expectation(Selector(), Status.UNSUPPORTED, "no fp8 there", "matrix.yaml:9")
     planned = PlannedCell(cell(), Evidence.COMPILED, expectation=rule)
@@ -164,6 +268,5 @@ def test_the_keys_of_a_record_each_do_their_own_job():
     other_source = make_record(result(), planned, **{**given, "source_hash": "s2"})
     other_params = make_record(result(), planned, **{**given, "params": {"num_warps": 4}})
     assert other_source.keys.cell_key == made.keys.cell_key != other_params.keys.cell_key
-    assert env_key(dataclasses.replace(header().host, triton="3.8.0")) != made.keys.env_key
     assert env_key(dataclasses.replace(header().host, host_id="other")) == made.keys.env_key
     assert make_record(result(build=None), planned, **given).keys.build_key is None

@@ -87,6 +87,20 @@ def test_a_value_that_no_reader_would_take_is_not_written():
         schema.encode(dataclasses.replace(record(), seconds="long"))
 
 
+@pytest.mark.parametrize("value", [{("a", 1): 2}, 10**5000], ids=["an odd key", "too long a number"])
+def test_what_json_has_not_is_refused_by_name(value):
+    with pytest.raises(ReportError, match="can't be stored"):
+        schema.plain({"value": value})
+
+
+@pytest.mark.parametrize("depth", [100, 100_000])
+@pytest.mark.parametrize(("opens", "closes"), [(b"[", b"]"), (b'{"a":', b"}")], ids=["lists", "objects"])
+def test_nested_lines_are_refused(depth, opens, closes):
+    line = b'{"kind":"header","a":' + opens * depth + b"1" + closes * depth + b"}"
+    with pytest.raises(ReportError, match=r"r\.jsonl:2: (not a line of a report|the checksum is wrong)"):
+        read_line(line)
+
+
 @pytest.mark.parametrize("stated", [None, "1", True, 0])
 def test_a_header_without_a_version_is_refused(stated):
     with pytest.raises(ReportError, match="no schema version"):
