@@ -120,6 +120,11 @@ def as_outputs(value: Any) -> tuple[torch.Tensor, ...]:
     return tuple(outputs)
 
 
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """A complex tensor as real and imaginary parts, on a last axis of their own; others as they are."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
 def is_floating(value: Any) -> bool:
     """Whether an input is a tensor of floating-point numbers."""
     return isinstance(value, torch.Tensor) and value.is_floating_point()

@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from portkit.model import Build, Cell, Direction, KernelCase, Outcome, Stage, Status, Verdict, Work
-from portkit.run.calls import Upstream, is_floating, upstream_for
+from portkit.run.calls import Upstream, upstream_for
 from portkit.run.classify import describe, failing_line
 from portkit.run.families import Families, run_families
 from portkit.run.fingerprint import fingerprint
 from portkit.run.guards import same_bits
 from portkit.run.inputs import InputMaker, hash_tensors
 from portkit.run.reference import ReferenceMaker, unfused
+from portkit.run.tree import map_tensors
 from portkit.run.verify import Run, judge, worst_outcome
 from portkit.run.watched import Observe, Ran, Runner, StageFailed, guarded_stage, run_fused, settle
 
@@ -100,9 +101,12 @@ def work_of(case: KernelCase, cell: Cell) -> tuple[Work | None, dict[str, str]]:
     if cell.direction is Direction.BACKWARD:
         return None, {"work": "the case's work model is that of the forward pass"}
     try:
-        return case.work(cell.shape, cell.dtype), {}
+        work = case.work(cell.shape, cell.dtype)
     except Exception as error:
         return None, {"work": f"the case's work model raised {describe(error)} at {failing_line(error)}"}
+    if not isinstance(work, Work):
+        return None, {"work": f"the case's work model returned {type(work).__name__}, not portkit.Work"}
+    return work, {}
 
 
 def _upstream(
@@ -117,11 +121,15 @@ def _upstream(
 
 def _other_inputs(case: KernelCase, cell: Cell, runner: Runner, seed: int) -> dict[str, Any]:
     """Other values, half as large: what an earlier call may have worked on."""
-    inputs = case.inputs(InputMaker(seed + 1, runner.device), cell.shape, cell.dtype)
-    return {name: _halved(value) if is_floating(value) else value for name, value in inputs.items()}
+    inputs: dict[str, Any] = map_tensors(
+        _halved, case.inputs(InputMaker(seed + 1, runner.device), cell.shape, cell.dtype)
+    )
+    return inputs
 
 
 def _halved(value: torch.Tensor) -> torch.Tensor:
+    if not (value.is_floating_point() or value.is_complex()):
+        return value
     return (value.to(torch.float32) / 2).to(value.dtype) if value.element_size() == 1 else value / 2
 
 

@@ -41,10 +41,11 @@ from portkit.model import (
     Stage,
     Status,
 )
-from portkit.run.calls import Results, Upstream, is_floating, upstream_for
+from portkit.run.calls import Results, Upstream, as_real, is_floating, upstream_for
 from portkit.run.discrete import DiscreteRule
 from portkit.run.inputs import InputMaker
 from portkit.run.reference import ReferenceMaker, unfused
+from portkit.run.tree import map_named_tensors, map_tensors, named_tensors
 from portkit.run.verify import (
     Difference,
     Limit,
@@ -146,10 +147,10 @@ class _Family:
         with guarded_stage(Stage.REFERENCE, Status.REFERENCE_FAILED, explain):
             maker = ReferenceMaker(self.case, cell, self.runner.free_bytes)
             reference = maker.make(inputs, upstream)
-            moved = maker.like(reference, {n: self.moved(x) for n, x in inputs.items()}, upstream)
+            moved = maker.like(reference, map_tensors(self.moved, inputs), upstream)
             flushed = None
             if self.name == "denormal":
-                flushed = maker.like(reference, {n: _flushed(x) for n, x in inputs.items()}, upstream)
+                flushed = maker.like(reference, map_tensors(_flushed, inputs), upstream)
             margins = maker.margins(reference, inputs)
         with guarded_stage(Stage.RUN, Status.LAUNCH_ERROR, explain):
             ran = run_fused(self.case, cell, inputs, upstream)
@@ -163,14 +164,15 @@ class _Family:
         cell = replace(self.cell, shape=(*shape[:-1], shape[-1] - 1)) if self.name == "tail" else self.cell
         inputs = self.case.inputs(make, cell.shape, cell.dtype)
         if self.name == "strided":
-            return cell, {n: _apart(x) if n in self.case.strided_inputs else x for n, x in inputs.items()}
-        floating = [name for name, value in inputs.items() if is_floating(value)]
+            strided = self.case.strided_inputs
+            return cell, {n: map_tensors(_apart, x) if n in strided else x for n, x in inputs.items()}
+        floating = [place for place, tensor in named_tensors(inputs) if is_floating(tensor)]
         if self.name in NONFINITE_FAMILIES:
             floating = floating[:1]
         change = _CHANGES.get(self.name)
         if change is None:
             return cell, inputs
-        return cell, {name: change(value) if name in floating else value for name, value in inputs.items()}
+        return cell, map_named_tensors(lambda place, x: change(x) if place in floating and x.numel() else x, inputs)
 
     def moved(self, x: Any) -> Any:
         """Every element off by one rounding of float32, up or down.
@@ -208,9 +210,8 @@ class _Family:
 
     def _output(self, tolerance: Tolerance, found: _Found, i: int, name: str) -> tuple[Difference, Limit, str]:
         """One output's error, its limit, and what is wrong with it in words."""
-        result, reference = found.ran.results.tensors[i], found.reference.tensors[i]
-        other, moved = found.baseline.tensors[i], found.moved.tensors[i]
-        flushed = found.flushed.tensors[i] if found.flushed else None
+        result, reference = found.real(found.ran.results, i), found.real(found.reference, i)
+        other, moved, flushed = found.real(found.baseline, i), found.real(found.moved, i), found.real(found.flushed, i)
         assert result is not None
         assert reference is not None
         assert other is not None
@@ -249,6 +250,12 @@ class _Found:
     moved: Results  # reference for inputs off by one rounding
     flushed: Results | None  # reference for inputs without denormals
     margins: Mapping[int, torch.Tensor]
+
+    @staticmethod
+    def real(results: Results | None, i: int) -> torch.Tensor | None:
+        """An output, complex ones in parts."""
+        tensor = results.tensors[i] if results else None
+        return None if tensor is None else as_real(tensor)
 
     def present(self) -> list[tuple[int, str]]:
         """Position and name of what there is to judge."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from portkit.model import SAMPLES, sampled_positions
+from portkit.run.calls import as_real
 from portkit.run.inputs import hash_tensors
 
 _CHUNK = 1 << 22  # elements at once; 32 MiB in float64
@@ -28,7 +29,7 @@ def fingerprint(outputs: Sequence[tuple[str, torch.Tensor]], input_hash: str) ->
     content = {
         "input_hash": input_hash,
         "samples": SAMPLES,
-        "outputs": [_fingerprint(name, tensor.detach()) for name, tensor in outputs],
+        "outputs": [_fingerprint(name, as_real(tensor.detach())) for name, tensor in outputs],
     }
     return json.dumps(content, separators=(",", ":")).encode()
 

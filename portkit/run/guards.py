@@ -92,6 +92,7 @@ class Guards(TorchDispatchMode):
         """A copy between bands, of the same strides, with what lies between strided rows."""
         if not _movable(tensor):
             return tensor.clone()
+        tensor = _resolved(tensor)
         copied = self._allocate(_extent(tensor), tensor, name)
         _flat(copied).copy_(_flat(tensor))
         return copied
@@ -158,8 +159,14 @@ def _extent(tensor: torch.Tensor) -> int:
     return 1 + sum((int(size) - 1) * int(step) for size, step in zip(tensor.size(), tensor.stride(), strict=True))
 
 
+def _resolved(tensor: torch.Tensor) -> torch.Tensor:
+    """With its values in memory, where a flag of PyTorch says that they are to be conjugated or negated."""
+    return tensor.detach().resolve_conj().resolve_neg()
+
+
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().as_strided((_extent(tensor),), (1,))
+    resolved = _resolved(tensor)
+    return resolved.as_strided((_extent(resolved),), (1,))
 
 
 def _pieces(tensor: torch.Tensor, step: int = 1 << 26) -> Iterator[torch.Tensor]:

@@ -16,13 +16,18 @@ contracted, and then rounded to float32 and on to the dtype, to nearest even.
 
 from __future__ import annotations
 
+import enum
+import functools
 import hashlib
+import math
+import numbers
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 from portkit.model import digest
+from portkit.run.tree import named_leaves
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
@@ -30,6 +35,12 @@ _MIX_2 = 0x94D049BB133111EB
 _CPU_CHUNK = 1 << 18  # elements: temporaries of 2 MiB stay in a core's cache
 _DEVICE_CHUNK = 1 << 24  # elements: temporaries of 128 MiB, whatever the tensor's size
 _UNIFORM_BITS = 24  # float32 holds k / 2^24 exactly
+_PLAIN = (numbers.Number, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
+"""What says by its text all that it is."""
+
+
+class InputsTooLargeError(Exception):
+    """The inputs take more memory than they may."""
 
 
 class InputMaker:
@@ -38,11 +49,14 @@ class InputMaker:
     Args:
         seed: any integer; with the order of calls it decides every bit.
         device: PyTorch's name; on ``meta`` tensors are allocated and not filled.
+        most_bytes: of all tensors together; None for no limit.
     """
 
-    def __init__(self, seed: int = 0, device: str = "cpu") -> None:
+    def __init__(self, seed: int = 0, device: str = "cpu", most_bytes: int | None = None) -> None:
         self.seed = seed
         self.device = device
+        self.most_bytes = most_bytes
+        self.made_bytes = 0
         self._streams = 0
 
     def uniform(self, shape: tuple[int, ...], dtype: str, low: float = -1.0, high: float = 1.0) -> torch.Tensor:
@@ -77,7 +91,11 @@ class InputMaker:
         return self._allocate(shape, dtype).fill_(value)
 
     def _allocate(self, shape: tuple[int, ...], dtype: str) -> torch.Tensor:
-        return torch.empty(tuple(shape), dtype=getattr(torch, dtype), device=self.device)
+        kind = getattr(torch, dtype)
+        self.made_bytes += math.prod(shape) * kind.itemsize
+        if self.most_bytes is not None and self.made_bytes > self.most_bytes:
+            raise InputsTooLargeError(f"inputs of more than {self.most_bytes >> 20} MiB")
+        return torch.empty(tuple(shape), dtype=kind, device=self.device)
 
     def _words(self, out: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Views of ``out`` chunk by chunk, each with its 64-bit words."""
@@ -92,7 +110,9 @@ class InputMaker:
 
 
 def hash_tensors(tensors: Mapping[str, Any]) -> str:
-    """Hash of names, dtypes, shapes and bits of tensors; of other values, their text.
+    """Hash of places, dtypes, shapes and bits of tensors, also of those in lists, tuples and dicts.
+
+    Numbers and the like enter by their text, functions and types by their name.
 
     Each tensor's bytes are read as little-endian 64-bit words *w_i*, the last one filled
     up with zeros, and summed as ``mix64(w_i + (i + 1) · golden)`` mod 2^64. The sum is
@@ -100,15 +120,30 @@ def hash_tensors(tensors: Mapping[str, Any]) -> str:
     enter the mix, so a swap of two elements shows. It runs on the tensor's device at
     memory speed, with temporaries of at most four chunks. Not cryptographic: it finds
     accidents, not attacks.
+
+    Raises:
+        TypeError: one is an object of another kind, whose text need not say what it is.
     """
-    parts = []
-    for name in sorted(tensors):
-        value = tensors[name]
-        if isinstance(value, torch.Tensor):
-            parts.append([name, str(value.dtype), list(value.shape), f"{_sum_of_words(value):016x}"])
-        else:
-            parts.append([name, repr(value)])
-    return digest(parts)
+    leaves = sorted(named_leaves(tensors), key=lambda leaf: leaf[0])
+    return digest([[place, *_described(place, value)] for place, value in leaves])
+
+
+def _described(place: str, value: Any) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        return [str(value.dtype), list(value.shape), f"{_sum_of_words(value):016x}"]
+    if isinstance(value, functools.partial):
+        bound = [*enumerate(value.args), *sorted(value.keywords.items())]
+        return [_described(place, value.func), [[key, *_described(place, each)] for key, each in bound]]
+    if isinstance(value, _PLAIN) and not isinstance(value, enum.Enum):
+        return [repr(value)]
+    if isinstance(value, enum.Enum):
+        return [f"{type(value).__qualname__}.{value.name}"]
+    if hasattr(value, "__qualname__"):  # a function, a method, a type: their text has an address
+        return [f"{value.__module__}.{value.__qualname__}"]
+    raise TypeError(
+        f"input {place} is a {type(value).__name__}: an input is a tensor, a number, text, a function, "
+        "or a list, tuple or dict of these"
+    )
 
 
 def _sum_of_words(tensor: torch.Tensor) -> int:
@@ -122,7 +157,7 @@ def _sum_of_words(tensor: torch.Tensor) -> int:
 
 def _as_words(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's bytes as int64, zero-filled to whole words."""
-    flat = tensor.contiguous().view(-1).view(torch.uint8)
+    flat = tensor.resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
     short = -flat.numel() % 8
     if short or flat.storage_offset() % 8:
         flat = torch.cat([flat, flat.new_zeros(short)])

@@ -24,6 +24,7 @@ import torch
 
 from portkit.model import DTYPE_BYTES, Cell, Direction, KernelCase
 from portkit.run.calls import Results, Upstream, call, is_floating, upcast
+from portkit.run.tree import map_tensors, named_tensors
 
 FreeBytes = Callable[[torch.device], int]
 """Bytes that a device, or the host for ``cpu``, has free."""
@@ -92,7 +93,7 @@ class ReferenceMaker:
         return call(self.case.reference, self.case, self.cell, wide, upcast(upstream))
 
     def _needed(self, inputs: Mapping[str, Any]) -> int:
-        own = sum(int(value.numel()) * 8 for value in inputs.values() if isinstance(value, torch.Tensor))
+        own = sum(int(tensor.numel()) * 8 for _, tensor in named_tensors(inputs))
         try:
             moved = int(self.case.work(self.cell.shape, self.cell.dtype).unfused_bytes)
         except Exception:  # a work model of no use: the inputs, and as much again for each of four operations
@@ -102,7 +103,8 @@ class ReferenceMaker:
 
     def _by_rows(self, inputs: Mapping[str, Any], needed: int, budget: int) -> Reference:
         """Slice by slice, as long as the outputs fit; then only as many rows as do."""
-        count = inputs[self.case.row_inputs[0]].shape[0]
+        by_row = {name: inputs[name] for name in self.case.row_inputs}
+        count = named_tensors(by_row)[0][1].shape[0]
         step = max(1, int(count * budget / 2 / needed))  # half for a slice, half for the outputs
         first = self._rows(inputs, torch.arange(min(step, count)))
         size = sum(t.numel() * 8 for _, t in first.named) * count // min(step, count)
@@ -122,16 +124,21 @@ class ReferenceMaker:
                 f"a float64 reference takes up to {math.ceil(needed / _GIB)} GiB, and neither device nor host "
                 "has twice that free: name the case's row_inputs, so that it can be made by rows"
             )
-        moved = {name: value.cpu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
-        results = self._whole(moved, tuple(None if x is None else x.cpu() for x in upstream))
+        results = self._whole(
+            map_tensors(torch.Tensor.cpu, dict(inputs)), tuple(None if x is None else x.cpu() for x in upstream)
+        )
         tensors = tuple(None if t is None else t.to(device) for t in results.tensors)
         return Reference(Results(results.names, tensors), "whole, made on the host")
 
 
 def unfused(case: KernelCase, cell: Cell, inputs: Mapping[str, Any], upstream: Upstream = ()) -> Results:
     """Results of the unfused chain in the dtype of the inputs, which stay as they are."""
-    own = {name: value.clone() if name in case.in_place else value for name, value in inputs.items()}
+    own = {name: map_tensors(_own(name in case.in_place), value) for name, value in inputs.items()}
     return call(case.reference, case, cell, own, upstream)
+
+
+def _own(copied: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    return torch.Tensor.clone if copied else lambda tensor: tensor
 
 
 def free_bytes(device: torch.device) -> int:
@@ -144,12 +151,14 @@ def free_bytes(device: torch.device) -> int:
 
 def device_of(inputs: Mapping[str, Any]) -> torch.device:
     """Where the first tensor of the inputs lives."""
-    tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
-    return tensors[0].device if tensors else torch.device("cpu")
+    return next((tensor.device for _, tensor in named_tensors(inputs)), torch.device("cpu"))
 
 
 def _take_rows(inputs: Mapping[str, Any], names: Sequence[str], rows: torch.Tensor) -> dict[str, Any]:
-    return {name: value[rows] if name in names else value for name, value in inputs.items()}
+    return {
+        name: map_tensors(lambda tensor: tensor[rows], value) if name in names else value
+        for name, value in inputs.items()
+    }
 
 
 def _joined(parts: Sequence[Results]) -> Results:
@@ -160,4 +169,8 @@ def _joined(parts: Sequence[Results]) -> Results:
 
 
 def _upcast(value: Any, *, copy: bool) -> Any:
-    return value.to(torch.float64, copy=copy) if is_floating(value) else value.clone() if copy else value
+    def widen(tensor: torch.Tensor) -> torch.Tensor:
+        wide = torch.complex128 if tensor.is_complex() else torch.float64 if is_floating(tensor) else tensor.dtype
+        return tensor.to(wide, copy=copy)
+
+    return map_tensors(widen, value)

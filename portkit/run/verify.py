@@ -25,6 +25,8 @@ elements enter the error.
         broadcast to as well.
     c   conditioning, for input families alone: see :mod:`portkit.run.families`.
 
+A complex output is judged by its real and imaginary parts, on a last axis of their own.
+An output without elements is right in the right form.
 Integer and bool outputs must be exact, and outputs with a rule of their own follow
 :mod:`portkit.run.discrete`.
 
@@ -44,7 +46,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from portkit.model import Cell, KernelCase, Outcome, OutputError, Stage, Status, Verdict
-from portkit.run.calls import Results
+from portkit.run.calls import Results, as_real
 from portkit.run.controls import VISIBLE, controls, differing
 from portkit.run.discrete import DiscreteRule
 from portkit.run.guards import unwritten
@@ -63,7 +65,7 @@ _CHUNK = 1 << 22  # elements compared at once; 32 MiB in float64
 class Difference:
     """What comparing a result with its reference found."""
 
-    error: float | None  # None: nothing finite to compare
+    error: float | None  # None: nothing finite to compare; 0 over no elements
     index: int  # of the worst element, in the flattened output
     nonfinite_agree: bool
 
@@ -119,7 +121,8 @@ def judge(case: KernelCase, cell: Cell, run: Run) -> tuple[Verdict, Outcome]:
         return verdict, worst_outcome([*_outcomes(case, run), Outcome(Status.WRONG_RESULT, Stage.VERIFY, fault)])
     judged = [_judge_output(case, cell, output, run.truncates) for output in _outputs(case, run)]
     refused = _all_refused([one for _, _, one in judged])
-    outcomes = [*_weakness(refused), *_outcomes(case, run)]
+    empty = bool(judged) and all(t.numel() == 0 for _, t in run.fused.named)
+    outcomes = [*([] if empty else _weakness(refused)), *_outcomes(case, run)]
     if messages := [message for _, message, _ in judged if message]:
         outcomes.append(Outcome(Status.WRONG_RESULT, Stage.VERIFY, "; ".join(messages)))
     return replace(verdict, outputs=tuple(o for o, _, _ in judged), controls=refused), worst_outcome(outcomes)
@@ -155,7 +158,9 @@ def compare(
         for part in _chunks(flat.numel())
     ]
     agree = not parts or bool(torch.stack([part.agree for part in parts]).all())
-    if not parts or not bool(torch.stack([part.compared for part in parts]).any()):
+    if not parts:
+        return Difference(0.0, 0, agree)
+    if not bool(torch.stack([part.compared for part in parts]).any()):
         return Difference(None, 0, agree)
     value, chunk = torch.stack([part.worst for part in parts]).max(dim=0)
     return Difference(float(value), int(parts[int(chunk)].where) + int(chunk) * _CHUNK, agree)
@@ -396,10 +401,9 @@ def _value(tensor: torch.Tensor, where: tuple[int, ...]) -> str:
 
 def _outputs(case: KernelCase, run: Run) -> Iterator[Output]:
     stale = run.stale.tensors if run.stale else (None,) * len(run.fused.tensors)
-    together = zip(
-        run.fused.names, run.fused.tensors, run.unfused.tensors, run.reference.results.tensors, stale, strict=True
-    )
-    for i, (name, fused, unfused, reference, other) in enumerate(together):
+    columns = (run.fused.tensors, run.unfused.tensors, run.reference.results.tensors, stale)
+    real = [[None if t is None else as_real(t) for t in column] for column in columns]
+    for i, (name, fused, unfused, reference, other) in enumerate(zip(run.fused.names, *real, strict=True)):
         if fused is None or unfused is None or reference is None:  # an input that no output depends on
             continue
         rule = case.discrete.get(i) if name.isdigit() else None

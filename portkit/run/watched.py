@@ -15,6 +15,7 @@ from portkit.run.calls import Results, Upstream, call
 from portkit.run.classify import describe, failing_line
 from portkit.run.guards import Guards, same_bits
 from portkit.run.reference import FreeBytes, free_bytes
+from portkit.run.tree import map_named_tensors, named_tensors
 
 Explain = Callable[[BaseException, Stage], Outcome | None]
 """Outcome of an exception that the device explains whatever the stage; None for others."""
@@ -69,7 +70,8 @@ def run_fused(
 ) -> Ran:
     """Call the fused function on copies of the inputs between guard bands."""
     guards = Guards()
-    copies = {n: guards.copy(n, v) if isinstance(v, torch.Tensor) else v for n, v in inputs.items()}
+    copies = map_named_tensors(guards.copy, inputs)
+    before = dict(named_tensors(copies))  # the function may put others in their lists
     incoming = tuple(None if x is None else guards.copy("upstream gradient", x) for x in upstream)
     params = case.variants[cell.variant]
     with contextlib.nullcontext() if observe is None else observe() as recorder:
@@ -80,12 +82,13 @@ def run_fused(
         settle(results)
     kind = "output " if cell.direction is Direction.FORWARD else ""
     beside = guards.faults([(f"{kind}{name}", tensor) for name, tensor in results.named])
-    changed = [
-        name
-        for name, value in inputs.items()
-        if isinstance(value, torch.Tensor) and name not in case.in_place and not same_bits(value, copies[name])
-    ]
-    return Ran(results, tuple(beside), tuple(changed), recorder.take() if recorder else None)
+    changed = _changed({n: v for n, v in inputs.items() if n not in case.in_place}, before)
+    return Ran(results, tuple(beside), changed, recorder.take() if recorder else None)
+
+
+def _changed(inputs: Mapping[str, Any], copies: Mapping[str, torch.Tensor]) -> tuple[str, ...]:
+    """Places of tensors that the function wrote to."""
+    return tuple(place for place, tensor in named_tensors(inputs) if not same_bits(tensor, copies[place]))
 
 
 def settle(results: Results) -> Results:
