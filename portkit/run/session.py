@@ -118,8 +118,14 @@ class Session:
 
     def _link(self, *, interpret: bool) -> _Link:
         if interpret not in self._links:
-            self._links[interpret] = _Link({"TRITON_INTERPRET": "1"} if interpret else {"TRITON_INTERPRET": "0"})
+            self._links[interpret] = _Link(interpret=interpret)
         return self._links[interpret]
+
+
+def _environment(*, interpret: bool) -> dict[str, str]:
+    """Ours, with Triton's interpreter on, or off as far as host code can see."""
+    rest = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    return rest | {"TRITON_INTERPRET": "1"} if interpret else rest
 
 
 Key = tuple[Evidence, Cell]
@@ -128,9 +134,9 @@ Key = tuple[Evidence, Cell]
 class _Link:
     """A supervisor process and the cells it still owes."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, *, interpret: bool) -> None:
         self._mark = secrets.token_hex(8)
-        self._environment = {**environment, MARK: self._mark}
+        self._environment = _environment(interpret=interpret) | {MARK: self._mark}
         self._chains: tuple[Chain, ...] = ()
         self._owed: dict[Key, None] = {}
         self._under_way: set[Key] = set()
@@ -185,7 +191,7 @@ class _Link:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "portkit.run.supervisor", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            env={**os.environ, **self._environment},
+            env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

@@ -16,12 +16,13 @@ import re
 import signal
 import sys
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from triton.runtime.cache import triton_key
@@ -52,6 +53,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _POLL_SECONDS = 0.25  # how often time and memory are looked at
 _KILL_SECONDS = 15.0  # a driver may hold a killed process for long; then it is left behind
 _LOG_LINES = 50
+_COMPILERS_OWN = (Status.COMPILER_CRASH, Status.TIMEOUT)
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that no compiler and no host code raises in itself."""
 
@@ -61,7 +63,7 @@ class Pending:
     """A chain that waits for a process, with what earlier processes found out for it."""
 
     chain: Chain
-    known: tuple[CellResult, ...] = ()
+    known: tuple[CellResult, ...] = ()  # those that may hold for a sister SKU
     killed: bool = False  # from outside, before it came to a cell
 
 
@@ -74,6 +76,7 @@ class Worker:
     connection: Connection
     output: Output
     results: list[CellResult] = field(default_factory=list)
+    known: list[CellResult] = field(default_factory=list)  # of them, those whose questions are all known
     current: Cell | None = None
     stage: Stage = Stage.IMPORT
     compiling: str | None = None  # kernel, while the stage is compile
@@ -92,7 +95,7 @@ class Worker:
         """Take in a message."""
         match message:
             case Started(evidence, cell):
-                self.current = cell
+                self.current, self.asked = cell, {}
                 self.cell_since = time.monotonic()
                 self._enter(Stage.CAPTURE if evidence is Evidence.COMPILED else Stage.INPUTS)
             case Entered(stage):
@@ -103,6 +106,7 @@ class Worker:
             case Finished(result):
                 self.current = None
                 self.results.append(result)
+                self.known.append(result)
                 self._enter(Stage.IMPORT)
                 self.cell_since = time.monotonic()
             case Unusable():
@@ -110,6 +114,16 @@ class Worker:
 
     def _enter(self, stage: Stage) -> None:
         self.stage, self.stage_since, self.compiling = stage, time.monotonic(), None
+
+    def lose(self, cell: Cell, outcome: Outcome) -> CellResult:
+        """The result of a cell that the process can't answer any more."""
+        log = self.log(_LOG_LINES)
+        blobs = {"log": log.encode(errors="replace")} if log else {}
+        result = CellResult(cell, self.job.evidence, outcome, asked=self.asked, blobs=blobs)
+        self.results.append(result)
+        if self.compiling and outcome.status in _COMPILERS_OWN:  # the host code was waiting and could ask no more
+            self.known.append(result)
+        return result
 
     def unfinished(self) -> tuple[Cell, ...]:
         """Cells of the job that have no result."""
@@ -217,21 +231,19 @@ class Supervisor:
         """Account for a process that ended: the cell under way, and what follows."""
         worker.process.join(timeout=1)
         self._receive(worker)
+        _end_group(worker)  # what its host code started goes with it, after a good end, too
         self.workers.remove(worker)
         blamed = _blamed(worker)
         if blamed:
-            outcome, log = cause_of_death(worker), worker.log(_LOG_LINES)
-            blobs = {"log": log.encode()} if log else {}
+            outcome = cause_of_death(worker)
             for cell in blamed:
-                result = CellResult(cell, worker.job.evidence, outcome, asked=worker.asked, blobs=blobs)
-                worker.results.append(result)
-                self.parent.send(Finished(result))
+                self.parent.send(Finished(worker.lose(cell, outcome)))
         worker.connection.close()
         worker.output.close()
         self._queue_rest(worker)
 
     def _queue_rest(self, worker: Worker) -> None:
-        known = (*worker.pending.known, *worker.results)
+        known = (*worker.pending.known, *worker.known)
         rest = worker.pending.chain[1:]
         if left := worker.unfinished():
             rest = (replace(worker.job, cells=left), *rest)
@@ -291,12 +303,21 @@ def share(results: Sequence[CellResult], job: Job) -> tuple[list[CellResult], tu
 
     They hold where the host code asked nothing that the other SKU would have
     answered otherwise: then launches and binaries are the same, and limits are
-    the architecture's.
+    the architecture's. Where a question had no answer the message names the SKU.
+
+    Args:
+        results: each with all the questions that its host code asked.
+        job: cells of the other SKU.
+
+    Returns:
+        Its results, and the cells that are left.
     """
     if job.target is None or job.evidence is not Evidence.COMPILED:
         return [], job.cells
     answers = answers_for(job.target)
-    known = {replace(r.cell, target=""): r for r in results if answers.same_for(r.asked)}
+    known = {
+        replace(r.cell, target=""): r for r in results if None not in r.asked.values() and answers.same_for(r.asked)
+    }
     shared = [
         replace(known[key], cell=cell, seconds=0.0) for cell in job.cells if (key := replace(cell, target="")) in known
     ]
@@ -365,14 +386,37 @@ def _enter(supervisor: int, job: Job, connection: Connection, sink: int, *inheri
     for stream in (1, 2):
         os.dup2(sink, stream)
     os.close(sink)
-    work(job, connection)
-    connection.close()
+    _leave_after(lambda: work(job, connection))
+
+
+def _leave_after(run: Callable[[], None]) -> NoReturn:
+    """Run, and end the process at once: threads and exit handlers of host code keep it from nothing."""
+    code = 1
+    try:
+        run()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):  # host code may have closed them
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code & 0xFF)
 
 
 def _kill(worker: Worker) -> None:
+    _end_group(worker)
+    worker.process.kill()
+
+
+def _end_group(worker: Worker) -> None:
+    """Kill the worker's session: itself, a compiler's tools and what host code started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(worker.process.pid or 0, signal.SIGKILL)
-    worker.process.kill()
 
 
 def _warm_up() -> None:

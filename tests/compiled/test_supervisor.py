@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 import triton
 from packaging.version import Version
-from workshop import CASES
+from workshop import CASES, Workshop
 
-from portkit.model import CaseSource, Cell, Direction, Status
+from portkit.model import CaseSource, Cell, Direction, Evidence, Outcome, Stage, Status
+from portkit.run.jobs import Compiling, Job, Limits, Started
+from portkit.run.output import Output
+from portkit.run.processes import processes_of
+from portkit.run.session import Session
+from portkit.run.supervisor import Pending, Worker, cause_of_death, share
+from portkit.targets.catalog import load_catalog
 
 
 def _cells(name, *shapes, target="h200"):
@@ -60,3 +73,64 @@ def test_a_fault_of_the_source_is_a_compile_error_on_every_target(workshop):
     outcomes = [result.outcome for result in workshop.build(_source("undefined_name"), cells).values()]
     assert [outcome.status for outcome in outcomes] == [Status.COMPILE_ERROR] * 2
     assert all("x_pointer" in outcome.message for outcome in outcomes)
+
+
+@pytest.mark.parametrize("name", ["exits_on_h100", "exits_after_a_kernel_on_h100"])
+def test_an_end_on_one_sku_says_nothing_of_its_sisters(workshop, name):
+    h100, h200 = workshop.build_case("lingering.py", name, "h100", "h200", shape=(256,))
+    assert h100.outcome == Outcome(Status.CAPTURE_FAILED, Stage.CAPTURE, "host code ended the process: exit 3")
+    assert h200.outcome == Outcome(Status.BUILT)
+    assert h200.seconds > 0
+
+
+def _died(process_of_h100, **asked):
+    worker = Worker(
+        Pending((Job(Evidence.COMPILED, CaseSource("case"), tuple(_cells("case", (8,), target="h100"))),)),
+        process_of_h100,
+        None,
+        Output(),
+    )
+    worker.note(Started(Evidence.COMPILED, worker.job.cells[0]))
+    worker.note(Compiling("kernel", asked))
+    worker.lose(worker.job.cells[0], cause_of_death(worker))
+    return worker
+
+
+def test_a_crash_of_the_compiler_holds_for_sisters_that_answer_alike():
+    h200 = Job(Evidence.COMPILED, CaseSource("case"), tuple(_cells("case", (8,))), load_catalog().get("h200"))
+    aborted = SimpleNamespace(exitcode=-signal.SIGABRT, pid=1, is_alive=lambda: False)
+    killed = SimpleNamespace(exitcode=-signal.SIGKILL, pid=1, is_alive=lambda: False)
+    (shared,), left = share(_died(aborted, multi_processor_count=132).known, h200)
+    assert (shared.cell, shared.outcome.status, left) == (h200.cells[0], Status.COMPILER_CRASH, ())
+    assert share(_died(aborted, multi_processor_count=114).known, h200) == ([], h200.cells)
+    assert share(_died(killed, multi_processor_count=132).known, h200) == ([], h200.cells)
+    worker = _died(aborted, multi_processor_count=132)
+    unknown = replace(worker.known[0], asked={"made_up": None})
+    assert share([unknown], h200) == ([], h200.cells)
+
+
+def test_what_host_code_started_ends_with_its_process(workshop):
+    begin = time.monotonic()
+    (result,) = workshop.build_case("lingering.py", "lingers", "h200", shape=(256,))
+    assert result.outcome == Outcome(Status.BUILT)
+    assert time.monotonic() - begin < 60  # the thread sleeps for longer
+    (link,) = workshop.session._links.values()
+    until = time.monotonic() + 5
+    while (
+        left := [command for command in _commands(link) if command.startswith(b"sleep")]
+    ) and time.monotonic() < until:
+        time.sleep(0.05)  # a killed process is gone a moment later
+    assert left == []
+    assert _commands(link) != []
+
+
+def _commands(link):
+    return [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(link._mark)]
+
+
+def test_host_code_sees_no_interpreter(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    session = Session(Limits(workers=1))
+    (result,) = Workshop(session).build_case("lingering.py", "looks_for_the_interpreter", "h200", shape=(256,))
+    session.close()
+    assert result.outcome == Outcome(Status.BUILT)
