@@ -1,14 +1,16 @@
-"""Kernel cases and the host, as plain values, read in a child process.
+"""Kernel cases and the host, as plain values, read in processes of their own.
 
 Importing a kernel file runs a user's code, torch and Triton, so it happens in
-``python -m portkit.run.introspect``. The child may print, exit, crash or hang: its
-answers come line by line in a file, so a death costs the case under way and the
-cases after it go to a new child.
+``python -m portkit.run.introspect``, which forks a process for each case: none sees
+what another imported. A case may print, exit, crash or hang; its answer is a file that
+is there wholly or not at all, so whatever has no answer failed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -28,13 +30,16 @@ from portkit.model import CaseDeclaration, CaseSource, Host
 CASE_SECONDS = 120.0
 """Time limit for reading one case, imports of its file included."""
 
-_START_SECONDS = 300.0  # for importing torch and Triton from a cold disk
+HOST = "host"
+"""Name of the files that speak of the host; those of a case have its number."""
+
+_START_SECONDS = 300.0  # for importing torch and Triton from a cold disk, and for the host
 _FAULT = re.compile(r"^(Timeout \(|Fatal Python error: (?P<fault>.+))", re.M)
 
 
 @dataclass(frozen=True)
 class Introspection:
-    """What the child found out."""
+    """What was found out."""
 
     host: Host
     cases: Mapping[str, CaseDeclaration]
@@ -43,11 +48,15 @@ class Introspection:
 
 @dataclass(frozen=True)
 class Request:
-    """What the child is asked, as JSON on its standard input."""
+    """What is asked, as JSON on standard input.
+
+    For the host and for each case, ``folder`` gets ``NAME.json``, the :class:`Answer`;
+    ``NAME.log``, what was printed; and ``NAME.exit``, the exit code of its process.
+    """
 
     sources: tuple[CaseSource, ...]
     target_files: tuple[str, ...]
-    answers: str  # path of the file that takes the answers
+    folder: str
     probe: bool  # whether the host is asked for, too
     seconds: float  # for one case
 
@@ -64,7 +73,7 @@ class Complaint:
     @classmethod
     def of(cls, error: PortkitError) -> Complaint:
         """Pack an error."""
-        return cls(type(error).__name__, error.message, error.place, error.remedy)
+        return cls(type(error).__name__, *map(_storable, (error.message, error.place, error.remedy)))  # type: ignore[arg-type]
 
     def error(self) -> PortkitError:
         """Unpack it."""
@@ -74,16 +83,12 @@ class Complaint:
 
 @dataclass(frozen=True)
 class Answer:
-    """One line of the answers: the host, or a case that begins, is read or failed."""
+    """The host, a case's declaration, or what is wrong with it."""
 
-    name: str | None = None  # of the case; None where the host is meant
     host: Host | None = None
     case: CaseDeclaration | None = None
     complaint: Complaint | None = None
 
-
-MARK = "\x1e"
-"""What the child writes to its log where a case begins."""
 
 REQUEST = TypeAdapter(Request)
 ANSWER = TypeAdapter(Answer)
@@ -94,24 +99,43 @@ class _Found:
     host: Host | None = None
     cases: dict[str, CaseDeclaration] = field(default_factory=dict)
     failures: dict[str, PortkitError] = field(default_factory=dict)
-    under_way: str | None = None
 
-    def take(self, answer: Answer) -> None:
-        """Note one answer.
+    def left(self, sources: Sequence[CaseSource]) -> tuple[CaseSource, ...]:
+        """Cases of which nothing is known."""
+        return tuple(each for each in sources if each.name not in self.cases and each.name not in self.failures)
+
+    def take_host(self, folder: Path, death: str | None) -> None:
+        """Note the host's answer.
 
         Raises:
-            PortkitError: what the child says of the host, which ends it all.
+            PortkitError: there is none, or a complaint.
         """
-        if answer.name is None:
-            if answer.complaint:
-                raise answer.complaint.error()
-            self.host = answer.host
-            return
-        self.under_way = None if answer.case or answer.complaint else answer.name
-        if answer.case:
-            self.cases[answer.name] = answer.case
+        answer = _answer(folder, HOST)
+        if answer is None:
+            log = _text(folder, HOST)
+            cause = _exit(folder, HOST, log, _START_SECONDS) or death or "it ended early"
+            raise HostError(
+                f"the process that reads kernel cases did not come through: {cause}{_last_words(log)}",
+                remedy="run `portkit doctor`",
+            )
         if answer.complaint:
-            self.failures[answer.name] = answer.complaint.error()
+            raise answer.complaint.error()
+        self.host = answer.host
+
+    def take_cases(self, request: Request, death: str | None) -> None:
+        """Note the answer of each case up to the one that a death cut short."""
+        folder = Path(request.folder)
+        for number, source in enumerate(request.sources):
+            answer, log = _answer(folder, str(number)), _text(folder, str(number))
+            cause = _exit(folder, str(number), log, request.seconds)
+            if answer and answer.case:
+                self.cases[source.name] = answer.case
+            elif answer and answer.complaint:
+                self.failures[source.name] = answer.complaint.error()
+            else:
+                self.failures[source.name] = _dead(source, cause or death or "its process was ended", log)
+                if cause is None:  # the process that all are forked from ended with it
+                    return
 
 
 def introspect(
@@ -124,54 +148,70 @@ def introspect(
         target_files: the user's own catalogue files.
         case_seconds: time limit for one case.
 
+    Returns:
+        The host, and for each source its case or its failure.
+
     Raises:
-        HostError: torch or Triton is missing or does not import, or the child died
-            before any case.
+        HostError: torch or Triton is missing or does not import, or the host could not
+            be looked at.
         CatalogError: one of ``target_files`` is wrong.
     """
     found = _Found()
-    with tempfile.TemporaryDirectory(prefix="portkit-") as folder:
-        waiting = tuple(sources)
-        for attempt in range(len(sources) + 1):
-            answers = Path(folder, f"answers{attempt}")
-            request = Request(waiting, tuple(target_files), str(answers), found.host is None, case_seconds)
-            death = _ask(request, Path(folder, f"log{attempt}"))
-            for line in answers.read_text().splitlines() if answers.exists() else ():
-                found.take(ANSWER.validate_json(line))
-            if death is None and found.host is not None:
-                break
-            waiting = _blame(death or _Death("it ended early"), found, waiting)
-    if found.host is None:
-        raise HostError("the process that reads kernel cases answered nothing", remedy="run `portkit doctor`")
+    with tempfile.TemporaryDirectory(prefix="portkit-") as base:
+        while found.host is None or found.left(sources):
+            folder = Path(tempfile.mkdtemp(dir=base))
+            request = Request(
+                found.left(sources), tuple(target_files), str(folder), probe=found.host is None, seconds=case_seconds
+            )
+            death = _ask(request)
+            if request.probe:
+                found.take_host(folder, death)
+            found.take_cases(request, death)  # one case at least: so this ends
+        assert found.host is not None
     return Introspection(found.host, found.cases, found.failures)
 
 
-@dataclass(frozen=True)
-class _Death:
-    cause: str
-    log: str = ""
-
-
-def _ask(request: Request, log: Path) -> _Death | None:
-    """Run one child; None where it came to its end."""
-    with log.open("wb") as sink:
+def _ask(request: Request) -> str | None:
+    """Let a process answer, with whatever it started ended; its cause of death, None for a usual end."""
+    seconds = _START_SECONDS + len(request.sources) * request.seconds
+    with Path(request.folder, f"{HOST}.log").open("wb") as sink:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "portkit.run.introspect"],
+            stdin=subprocess.PIPE,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+        )
         try:
-            child = subprocess.run(
-                [sys.executable, "-m", "portkit.run.introspect"],
-                input=REQUEST.dump_json(request),
-                stdout=sink,  # a user's prints
-                stderr=sink,
-                timeout=_START_SECONDS + len(request.sources) * request.seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as expired:
-            return _Death(f"it took more than {expired.timeout:.0f} s", _text(log))
-    return None if child.returncode == 0 else _Death(_cause(child.returncode, _text(log), request.seconds), _text(log))
+            child.communicate(REQUEST.dump_json(request), timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return f"it took more than {seconds:.0f} s"
+        finally:
+            with contextlib.suppress(OSError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    return None if child.returncode == 0 else _cause(child.returncode, "", seconds)
 
 
-def _text(log: Path) -> str:
-    """What was printed since the last case began."""
-    return log.read_bytes()[-65536:].decode(errors="replace").rpartition(MARK)[2]
+def _answer(folder: Path, name: str) -> Answer | None:
+    path = folder / f"{name}.json"
+    return ANSWER.validate_json(path.read_bytes()) if path.exists() else None
+
+
+def _text(folder: Path, name: str) -> str:
+    """The end of what was printed."""
+    path = folder / f"{name}.log"
+    if not path.exists():
+        return ""
+    with path.open("rb") as log:
+        log.seek(max(0, path.stat().st_size - 65536))
+        return log.read().decode(errors="replace")
+
+
+def _exit(folder: Path, name: str, log: str, seconds: float) -> str | None:
+    """How a process ended, in words; None where no one was left to see it."""
+    path = folder / f"{name}.exit"
+    return _cause(int(path.read_text(encoding="utf-8")), log, seconds) if path.exists() else None
 
 
 def _cause(code: int, log: str, seconds: float) -> str:
@@ -182,21 +222,12 @@ def _cause(code: int, log: str, seconds: float) -> str:
     return f"its process ended with exit code {code}"
 
 
-def _blame(death: _Death, found: _Found, waiting: tuple[CaseSource, ...]) -> tuple[CaseSource, ...]:
-    """Note the case under way as failed; return those still to read."""
-    if found.under_way is None:
-        raise HostError(
-            f"the process that reads kernel cases did not come through: {death.cause}{_last_words(death.log)}",
-            remedy="run `portkit doctor`",
-        )
-    index = next(i for i, source in enumerate(waiting) if source.name == found.under_way)
-    found.failures[found.under_way] = CaseError(
-        f"can't be read: {death.cause}{_last_words(death.log)}",
-        place=_place(waiting[index], death.log),
+def _dead(source: CaseSource, cause: str, log: str) -> CaseError:
+    return CaseError(
+        f"can't be read: {cause}{_last_words(log)}",
+        place=_place(source, log),
         remedy="mend the file so that it imports alone, or remove the kernel from the matrix",
     )
-    found.under_way = None
-    return waiting[index + 1 :]
 
 
 def _last_words(log: str, lines: int = 3) -> str:
@@ -216,8 +247,19 @@ def _place(source: CaseSource, log: str) -> str:
 
 
 def plain_json(value: Any) -> bool:
-    """Whether a value comes back from JSON as it was."""
+    """Whether a value comes back from JSON as it was, types included."""
+    if isinstance(value, list | dict):
+        inner = value.values() if isinstance(value, dict) else value
+        if not all(map(plain_json, inner)):
+            return False
+    elif type(value) not in (str, int, float, bool, type(None)):
+        return False  # an IntEnum would come back as an int
     try:
-        return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
+        return bool(json.loads(json.dumps(value, allow_nan=False, ensure_ascii=False).encode()) == value)
     except (TypeError, ValueError, RecursionError):
         return False
+
+
+def _storable(text: str | None) -> str | None:
+    """Text without the halves of a surrogate pair, which UTF-8 can't write."""
+    return None if text is None else text.encode(errors="replace").decode()

@@ -22,7 +22,7 @@ from portkit.model import (
     Work,
 )
 from portkit.plan.cases import plain_json
-from portkit.run.source_hash import source_hash
+from portkit.run.source_hash import check_executed, source_hash
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _VARIANT = re.compile(r"[A-Za-z0-9_.]+")
@@ -46,6 +46,7 @@ def declare(case: KernelCase, source: CaseSource) -> CaseDeclaration:
     check.inputs_by_name()
     check.verdict_rules()
     check.work()
+    check_executed(source)
     return CaseDeclaration(
         source=source,
         shapes=case.shapes,

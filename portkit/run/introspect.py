@@ -1,9 +1,8 @@
-"""The child process that reads kernel cases: ``python -m portkit.run.introspect``.
+"""The processes that read kernel cases: ``python -m portkit.run.introspect``.
 
-Takes a :class:`portkit.plan.cases.Request` as JSON on standard input and writes
-:class:`portkit.plan.cases.Answer` lines to the file it names. It says which case it
-begins before it runs any of a user's code, so that its parent knows whom a crash
-belongs to.
+Takes a :class:`portkit.plan.cases.Request` as JSON on standard input. It loads torch and
+Triton, runs no user code and asks no driver itself, and forks a process for the host and one for
+each case: so no case sees what another imported, and each may use CUDA or HIP.
 """
 
 from __future__ import annotations
@@ -13,63 +12,124 @@ import faulthandler
 import importlib
 import importlib.util
 import os
+import select
+import signal
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from portkit.errors import HostError, PortkitError
+from portkit.errors import CaseError, HostError, PortkitError
 from portkit.model import CaseSource, Host
-from portkit.plan.cases import ANSWER, MARK, REQUEST, Answer, Complaint, Request
+from portkit.plan.cases import ANSWER, HOST, REQUEST, Answer, Complaint
 from portkit.run.declaration import declare
 from portkit.run.load import load_case
 
-Tell = Callable[[Answer], None]
+_GRACE_SECONDS = 5.0  # for a process to end by its own time limit
+_LOOK_SECONDS = 1.0  # how often the parent is looked for
 
 
 def main() -> None:
-    """Answer one request, then leave without a user's exit handlers and threads."""
+    """Answer one request."""
     request = REQUEST.validate_json(sys.stdin.buffer.read())
-    faulthandler.enable()
-    with Path(request.answers).open("ab", buffering=0) as sink:
-        answer_all(request, lambda answer: _write(sink.write, answer))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
-
-
-def answer_all(request: Request, tell: Tell) -> None:
-    """The host if it is asked for, then every case."""
     try:
-        if request.probe:
-            tell(Answer(host=_host(request.target_files)))
-        platform = _platform()
-    except PortkitError as error:
-        tell(Answer(complaint=Complaint.of(error)))
+        import_all()
+    except HostError as error:
+        _leave_answer(Path(request.folder, HOST), Answer(complaint=Complaint.of(error)))
         return
-    for source in request.sources:
-        tell(Answer(source.name))
-        sys.stdout.flush()
-        print(MARK, end="", file=sys.stderr, flush=True)
-        faulthandler.dump_traceback_later(request.seconds, exit=True)
-        with platform:
-            tell(_read(source))
-        faulthandler.cancel_dump_traceback_later()
+    if request.probe:
+        _apart(Path(request.folder, HOST), lambda: Answer(host=_host(request.target_files)))
+    for number, source in enumerate(request.sources):
+        _apart(Path(request.folder, str(number)), lambda source=source: read(source), request.seconds)  # type: ignore[misc]
 
 
-def _write(write: Callable[[bytes], object], answer: Answer) -> None:
-    write(ANSWER.dump_json(answer) + b"\n")
-
-
-def _read(source: CaseSource) -> Answer:
+def read(source: CaseSource) -> Answer:
+    """The declaration of a case; a mistake in it as a complaint."""
     try:
-        return Answer(source.name, case=declare(load_case(source), source))
-    except PortkitError as error:
-        return Answer(source.name, complaint=Complaint.of(error))
+        with _platform():
+            return Answer(case=declare(load_case(source), source))
+    except PortkitError:
+        raise
+    except (Exception, SystemExit) as error:  # fields of types that no one would expect
+        raise CaseError(
+            f"can't be read: {type(error).__name__}: {error}",
+            place=str(source),
+            remedy="mend its KernelCase, or remove the kernel from the matrix",
+        ) from error
+
+
+def _apart(base: Path, answer: Callable[[], Answer], seconds: float | None = None) -> None:
+    """Let a forked process answer, and say how it ended."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads: torch and NumPy see to theirs
+        pid = os.fork()
+    if pid == 0:
+        _answer_and_leave(base, answer, seconds)
+    code = _end_of(pid, seconds)
+    base.with_suffix(".exit").write_text(str(code), encoding="utf-8")
+
+
+def _answer_and_leave(base: Path, answer: Callable[[], Answer], seconds: float | None) -> None:
+    """In the forked process: leave without a user's exit handlers and threads."""
+    try:
+        _print_to(base.with_suffix(".log"))
+        faulthandler.enable()
+        if seconds is not None:
+            faulthandler.dump_traceback_later(seconds, exit=True)
+        try:
+            _leave_answer(base, answer())
+        except PortkitError as error:
+            _leave_answer(base, Answer(complaint=Complaint.of(error)))
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(0)
+
+
+def _print_to(log: Path) -> None:
+    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(sink, stream)
+    os.close(sink)
+
+
+def _leave_answer(base: Path, answer: Answer) -> None:
+    """Write an answer so that it is there wholly or not at all."""
+    part = base.with_suffix(".part")
+    part.write_bytes(ANSWER.dump_json(answer))
+    part.rename(base.with_suffix(".json"))
+
+
+def _end_of(pid: int, seconds: float | None) -> int:
+    """Exit code of a forked process, killed where its own time limit did not end it."""
+    parent, left = os.getppid(), None if seconds is None else seconds + _GRACE_SECONDS
+    ended = os.pidfd_open(pid)
+    while not select.select([ended], [], [], _LOOK_SECONDS)[0]:
+        left = None if left is None else left - _LOOK_SECONDS
+        if left is not None and left < 0:
+            os.kill(pid, signal.SIGKILL)
+        if os.getppid() != parent:  # no one waits for the answers
+            os.killpg(0, signal.SIGKILL)
+    os.close(ended)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def import_all() -> None:
+    """Import what every case needs, once for all.
+
+    Raises:
+        HostError: torch or Triton is not there.
+    """
+    for package in ("torch", "triton"):
+        _import(package)
+    importlib.import_module("portkit.run.stand_in")
 
 
 def _host(target_files: tuple[str, ...]) -> Host:
-    for package in ("torch", "triton"):
-        _import(package)
     from portkit.run.host import probe_host  # noqa: PLC0415 - imports torch, whose absence is told above
 
     return probe_host(target_files)

@@ -58,6 +58,8 @@ def declared_cases(module: ModuleType, *, place: str) -> dict[str, KernelCase]:
     for value in vars(module).values():
         if not isinstance(value, KernelCase):
             continue
+        if not isinstance(value.name, str):
+            raise CaseError(f"`name` of a kernel case is {value.name!r}", place=place, remedy="give it a text")
         if found.get(value.name, value) is not value:
             raise CaseError(f"declares two kernel cases named {value.name!r}", place=place, remedy="rename one of them")
         found[value.name] = value
@@ -78,9 +80,7 @@ def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise CaseError("is not a Python file", place=str(path), remedy="name a .py file")
-    folder = str(path.parent)
-    if folder not in sys.path:
-        sys.path.append(folder)  # siblings import as they do beside a script
+    sys.path.insert(0, str(path.parent))  # siblings come before all else, as they do beside a script
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -39,11 +39,40 @@ def source_hash(source: CaseSource) -> str:
     Raises:
         CaseError: a source is missing or does not parse.
     """
-    scope = _scope_of(source)
-    scope.follow(_root_file(source, scope))
+    scope = _scope(source)
     trees = sorted((scope.name_of(path), canonical(tree)) for path, tree in scope.trees.items())
     packages = {name: version_of(name) for name in scope.foreign | ({scope.package} if scope.package else set())}
     return digest([trees, packages])
+
+
+def check_executed(source: CaseSource) -> None:
+    """See that Python imported the sources that the hash covers, once the case is loaded.
+
+    A name that something else has taken before goes to that, and the file beside the kernel
+    is not executed.
+
+    Raises:
+        CaseError: another module has the name of one of the sources.
+    """
+    scope = _scope(source)
+    for path in sorted(scope.trees.keys() - {scope.root}):
+        name = scope.module_name(path)
+        if found := _another(name, path):
+            raise CaseError(
+                f"has the name of {found}, which `import {name}` may find instead",
+                place=str(path),
+                remedy="give the file a name that no other module has",
+            )
+
+
+def _another(name: str, path: Path) -> str | None:
+    """The module that a name stands for, if it is another than that of the file."""
+    if name.partition(".")[0] in _ELSEWHERE:  # which of the two is loaded first differs by process
+        return f"a module of Python, PyTorch, Triton or portkit, {name}"
+    if name not in sys.modules:
+        return None
+    executed = getattr(sys.modules[name], "__file__", None)
+    return None if executed and Path(executed).resolve() == path.resolve() else f"another module, {executed}"
 
 
 def canonical(node: Any) -> Any:
@@ -101,6 +130,11 @@ class _Scope:
         """Name under which a file enters the hash; the case's own has none."""
         return "" if path == self.root else path.relative_to(self.folder).as_posix()
 
+    def module_name(self, path: Path) -> str:
+        """Dotted name under which an own file is imported."""
+        parts = path.relative_to(self.folder).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
     def _imported(self, file: Path, tree: ast.Module) -> Iterator[Path]:
         for module, name in _imports(tree, self._package_of(file)):
             yield from self._resolve(module, name, frozenset())
@@ -142,7 +176,14 @@ class _Scope:
         return ".".join(file.parent.relative_to(self.folder).parts)
 
 
-def _scope_of(source: CaseSource) -> _Scope:
+def _scope(source: CaseSource) -> _Scope:
+    """All sources of a case."""
+    scope = _empty_scope(source)
+    scope.follow(_root_file(source, scope))
+    return scope
+
+
+def _empty_scope(source: CaseSource) -> _Scope:
     if source.path is not None:
         return _Scope(Path(source.path).resolve().parent, None)
     top = (source.module or source.name).partition(".")[0]

@@ -28,6 +28,11 @@ FILES = {
     "doubled": DECLARATION + DECLARATION.replace("case =", "second ="),
     "field": DECLARATION.replace("((8, 8),)", "()"),
     "exits": "import os\nprint('good bye', flush=True)\nos._exit(3)\n",
+    "leaves": "import os\nprint('all is well', flush=True)\nos._exit(0)\n",
+    "fatal": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nos.kill(os.getpid(), signal.SIGKILL)\n",
+    "surrogate": "raise ValueError('\\ud800')\n",
+    "odd": DECLARATION.replace("=((8, 8),), small", "=((8, 8),), limits=None, small"),
+    "numbered": DECLARATION.replace('"{name}"', "5"),
     "segfault": "import ctypes\n\nctypes.string_at(0)\n",
     "hangs": "import time\n\ntime.sleep(100)\n",
     "device": "import torch\nimport triton\n\n"
@@ -69,6 +74,11 @@ FAILURES = {
     "doubled": ("doubled.py", "declares two kernel cases named 'doubled'"),
     "field": ("field.py: field.shapes", "is empty"),
     "exits": ("exits.py", "its process ended with exit code 3; it said: good bye"),
+    "leaves": ("leaves.py", "its process ended with exit code 0; it said: all is well"),
+    "fatal": ("fatal.py", "its process was ended by SIGKILL"),
+    "surrogate": ("surrogate.py:1", "import failed: ValueError: ?"),
+    "odd": ("odd.py", "can't be read: TypeError: 'NoneType' object is not iterable"),
+    "numbered": ("numbered.py", "`name` of a kernel case is 5"),
     "segfault": ("segfault.py:3", "its process was ended by SIGSEGV"),
     "hangs": ("hangs.py:3", "it took more than 4 s"),
     "absent": ("absent.py", "no such kernel file"),
@@ -83,6 +93,54 @@ def test_failure_names_file_and_line(found, name, place, message):
     assert error.place == str(folder / place)
     assert message in error.message
     assert error.remedy
+
+
+def test_every_kernel_is_a_case_or_a_failure(found):
+    introspection = found[1]
+    assert {*introspection.cases, *introspection.failures} == {*FILES, "absent"}
+
+
+SIBLINGS = "import helper\n" + DECLARATION.replace("((8, 8),)", "helper.SHAPES").replace("{{", "{").replace("}}", "}")
+
+
+@pytest.fixture(scope="module")
+def neighbours(tmp_path_factory):
+    """Two folders whose kernels import siblings of the same name; a third file of that name in the current folder."""
+    base = tmp_path_factory.mktemp("neighbours")
+    (base / "helper.py").write_text("SHAPES = ((9, 9),)\n")
+    for folder, size in (("x", 3), ("y", 4), ("z", 5)):
+        (base / folder).mkdir()
+        (base / folder / "helper.py").write_text(f"SHAPES = (({size}, {size}),)\n")
+        (base / folder / "k.py").write_text(SIBLINGS.replace("{name}", folder))
+    (base / "z" / "platform.py").write_text("")
+    (base / "z" / "k.py").write_text("import platform\n" + SIBLINGS.replace("{name}", "z"))
+    sleeper = "import subprocess\nsubprocess.Popen(['sleep', '987'])\n"
+    (base / "x" / "k.py").write_text(sleeper + (base / "x" / "k.py").read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(base)
+        return base, introspect([CaseSource(name, path=str(base / name / "k.py")) for name in "xyz"], [])
+
+
+def test_each_kernel_has_its_own_siblings(neighbours):
+    assert {name: case.shapes for name, case in neighbours[1].cases.items()} == {"x": ((3, 3),), "y": ((4, 4),)}
+
+
+def test_a_sibling_named_as_a_module_of_python_is_refused(neighbours):
+    folder, introspection = neighbours
+    error = introspection.failures["z"]
+    assert error.place == str(folder / "z" / "platform.py")
+    assert error.message.startswith("has the name of a module of Python")
+
+
+def test_no_process_of_a_kernel_file_stays(neighbours):
+    commands = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            commands.append(path.read_bytes())
+        except OSError:  # it has just ended
+            continue
+    assert commands
+    assert b"sleep\x00987\x00" not in commands
 
 
 @pytest.mark.parametrize(
