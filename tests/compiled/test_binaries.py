@@ -11,6 +11,7 @@ pytest.importorskip("triton", reason="needs Triton to compile kernels")
 import triton
 import triton.backends.nvidia
 import triton.language as tl
+from packaging.version import Version
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -20,7 +21,8 @@ from portkit.run.binaries import read_resources
 
 CUOBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
 NVIDIA = [75, 80, 89, 90, 100, 120]
-AMD = [("gfx90a", 64), ("gfx942", 64), ("gfx950", 64), ("gfx1030", 32), ("gfx1100", 32), ("gfx1201", 32)]
+RDNA2 = [("gfx1030", 32)] if Version(triton.__version__) < Version("3.9") else []  # dropped there
+AMD = [("gfx90a", 64), ("gfx942", 64), ("gfx950", 64), *RDNA2, ("gfx1100", 32), ("gfx1201", 32)]
 
 
 @triton.jit

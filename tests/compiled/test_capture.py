@@ -25,7 +25,7 @@ def test_grid_from_the_unit_count_is_the_skus(workshop):
 
 
 def test_capability_follows_the_architecture(workshop):
-    results = workshop.build_case(FILE, "capability", "a100", "h100", "mi300x", "rx6900xt")
+    results = workshop.build_case(FILE, "capability", "a100", "h100", "mi300x", "rx7900xtx")
     assert [r.build.launches[0].num_warps for r in results] == [4, 8, 8, 8]
 
 
