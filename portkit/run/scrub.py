@@ -22,7 +22,8 @@ def scrub(text: str) -> str:
     """Shorten absolute paths, and leave names of users out of them.
 
     Packages become their import path, others their last two parts, fewer where these would hold
-    the folder of a user; ``~`` stands for such a folder itself. Addresses of the network stay, without the name and password in them.
+    the folder of a user; ``~`` stands for such a folder itself. Addresses of the network stay,
+    without the name and password in them.
 
     >>> scrub('File "/home/ann/k/softmax.py", line 3')
     'File "k/softmax.py", line 3'
