@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -55,8 +58,11 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a named mistake ends with its message and exit code 2."""
+    _write_what_the_encoding_has()
     try:
+        _need_output()
         result = cli.main(args=list(sys.argv[1:] if arguments is None else arguments), standalone_mode=False)
+        sys.stdout.flush()
     except PortkitError as error:
         click.echo(f"error: {error.render()}", err=True)
         return 2
@@ -66,7 +72,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.Abort:
         click.echo("interrupted", err=True)
         return 130
-    except BrokenPipeError:  # the reader of our output has gone
-        sys.stderr.close()
-        return 141
+    except OSError as error:  # those of a command's own files are PortkitErrors: this is our output
+        _drop_output()
+        click.echo(f"error: the output can't be written: {error.strerror}", err=True)
+        return 2
     return result if isinstance(result, int) else 0
+
+
+def _write_what_the_encoding_has() -> None:
+    """Characters that a terminal's or a file's encoding lacks become ``?`` rather than an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _need_output() -> None:
+    if sys.stdout is None:
+        raise PortkitError("standard output is closed", remedy="send it to a file or to /dev/null")
+
+
+def _drop_output() -> None:
+    """Let the interpreter's own last flush go nowhere: it would end in a message and another exit code."""
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import click
 from portkit.analysis.rows import comparison
 from portkit.errors import ReportError
 from portkit.render.table import LAYOUTS, render
+from portkit.store.journal import write_whole
 from portkit.store.merge import merge
 
 LAYOUT_OF_SUFFIX = {".md": "github", ".json": "json", ".txt": "plain"}
@@ -26,10 +28,12 @@ def command(paths: tuple[Path, ...], output: Path | None, layout: str | None) ->
     Red cells do not change the exit code; a report that can't be read does.
     """
     layout = layout or _layout_of(output)
+    if output is not None:
+        _refuse_report(output, paths)
     merged = comparison(merge(paths or (Path("reports/local"),)))
     text = render(merged, layout)
     if output is None:
-        sys.stdout.write(text)
+        click.echo(text, nl=False)
         return
     _write(output, text)
     for warning in merged.warnings:
@@ -49,10 +53,25 @@ def _layout_of(output: Path | None) -> str:
     return LAYOUT_OF_SUFFIX[output.suffix]
 
 
+def _refuse_report(output: Path, paths: Sequence[Path]) -> None:
+    """A report is never written over: it may be the only one of a run."""
+    names = (output.suffix, Path(os.path.realpath(output)).suffix)
+    if ".jsonl" in names or any(path.exists() and output.exists() and path.samefile(output) for path in paths):
+        raise ReportError(
+            "a comparison is not written over a report, nor under a report's ending",
+            place=str(output),
+            remedy=f"name another file with -o, ending in {', '.join(LAYOUT_OF_SUFFIX)}",
+        )
+
+
 def _write(output: Path, text: str) -> None:
+    content = text.encode(errors="replace")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8")
+        if output.exists() and not output.is_file():  # a device or a pipe
+            output.write_bytes(content)
+        else:
+            write_whole(Path(os.path.realpath(output)), content)
     except OSError as error:
         raise ReportError(
             f"can't be written: {error.strerror}", place=str(output), remedy="name a file that you may write, with -o"

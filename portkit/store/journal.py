@@ -19,7 +19,6 @@ import fcntl
 import hashlib
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -132,7 +131,7 @@ class Journal:
         with _as_report_error(path, what=f"blob {name}"):
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _write_whole(path, content)
+                write_whole(path, content)
         return address
 
     def finish(self, exit_state: str = "complete") -> End:
@@ -227,13 +226,35 @@ def read_report(path: Path) -> Report:
     if _is_whole(unfinished):
         lines.append(unfinished)
         unfinished = b""
-    if not lines:
+    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not numbered:
         raise ReportError(
-            "is empty" if not content else "its header is cut off, or it is no report",
+            "its header is cut off, or it is no report" if unfinished.strip() else "is empty",
             place=str(path),
             remedy="name a report that `pytest --benchmark` wrote; this one holds no record",
         )
-    return _assemble(path, lines, cut_off=bool(unfinished))
+    return _assemble(path, numbered, cut_off=bool(unfinished.strip()))
+
+
+def why_no_report(path: Path) -> str | None:
+    """Why a file is none of portkit's reports; None where it begins as one, whatever follows.
+
+    Raises:
+        ReportError: it can't be read.
+    """
+    with _as_report_error(path, verb="read"), path.open("rb") as file:
+        line = next((line for line in iter(lambda: file.readline(_LONGEST_HEADER), b"") if line.strip()), b"")
+    if not line:
+        return "is empty"
+    try:
+        kind, _ = schema.parse(line, str(path))
+    except ReportError as error:
+        return error.message
+    return None if kind == "header" else f"begins with a line of kind {kind}, not with its header"
+
+
+_LONGEST_HEADER = 1 << 20
+"""Bytes: a longer first line is no header."""
 
 
 def read_blob(report: Path, address: str) -> bytes:
@@ -264,16 +285,18 @@ def _is_whole(line: bytes) -> bool:
     return True
 
 
-def _assemble(path: Path, lines: list[bytes], *, cut_off: bool) -> Report:
-    place = f"{path}:1"
-    kind, body = schema.parse(lines[0], place)
+def _assemble(path: Path, lines: list[tuple[int, bytes]], *, cut_off: bool) -> Report:
+    """The report of its numbered lines, blank ones left out."""
+    number, line = lines[0]
+    place = f"{path}:{number}"
+    kind, body = schema.parse(line, place)
     if kind != "header":
         raise ReportError(f"begins with a line of kind {kind}, not with its header", place=place)
     version = schema.check_version(body, place)
     header = schema.decode(kind, body, version, place)
     assert isinstance(header, Header)
     reading = _Reading(path, header)
-    for number, line in enumerate(lines[1:], start=2):
+    for number, line in lines[1:]:
         place = f"{path}:{number}"
         kind, body = schema.parse(line, place)
         reading.take(schema.decode(kind, body, version, place), number)
@@ -355,8 +378,8 @@ def _why_partial(header: Header, records: int, end: End | None, *, cut_off: bool
     return f"it ended with {count}" if records < header.cells else None
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write under another name first: a killed run leaves no half blob under a full address."""
+def write_whole(path: Path, content: bytes) -> None:
+    """Write under another name first, so that whatever happens the old content or the new is there."""
     with _scratch(path, content) as temporary:
         temporary.replace(path)
 
@@ -364,7 +387,6 @@ def _write_whole(path: Path, content: bytes) -> None:
 def _create_whole(path: Path, content: bytes) -> None:
     """Create a file that is never there without its content, and never over another."""
     with _scratch(path, content) as temporary:
-        temporary.chmod(0o644)
         try:
             path.hardlink_to(temporary)
         except OSError as error:
@@ -381,15 +403,15 @@ _NO_HARD_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 @contextmanager
 def _scratch(path: Path, content: bytes) -> Iterator[Path]:
     """A file beside ``path`` that holds the content on the disk, removed afterwards."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
+    temporary = path.parent / f".{secrets.token_hex(8)}"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        yield Path(name)
+        yield temporary
     finally:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _open_locked(path: Path) -> int:

@@ -12,16 +12,17 @@ The result depends on what the reports hold, not on the order or place of their 
 from __future__ import annotations
 
 import collections
+import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
 from portkit.errors import ReportError
 from portkit.model import Evidence, Header, Record
-from portkit.store.journal import Report, read_report
+from portkit.store.journal import Report, read_report, why_no_report
 
 
 @dataclass(frozen=True)
@@ -47,30 +48,43 @@ class Dataset:
 def merge(paths: Sequence[Path]) -> Dataset:
     """Merge reports from files and from folders, searched for ``*.jsonl`` at any depth.
 
+    A file of a folder that does not begin as a report is left out, with a warning.
+
     Raises:
         ReportError: a path does not exist, a folder holds no report, a report can't be
             read, or two reports of one run differ.
     """
-    reports = _without_copies(read_report(path) for path in _files(paths))
-    return _merged(sorted(reports, key=_age))
+    found = _Found()
+    for path in paths:
+        found.add(path)
+    reports = _without_copies(read_report(path) for _, path in sorted(found.files.items()))
+    dataset = _merged(sorted(reports, key=_age))
+    return replace(dataset, warnings=(*sorted(found.left_out), *dataset.warnings))
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
-    found = {file.resolve(): file for path in paths for file in _files_of(path)}
-    return [found[key] for key in sorted(found)]
+@dataclass
+class _Found:
+    """The files that paths name."""
 
+    files: dict[str, Path] = field(default_factory=dict)  # real path → as it was named
+    left_out: set[str] = field(default_factory=set)  # why, in words
 
-def _files_of(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = [file for file in path.rglob("*.jsonl") if file.is_file()]
-    if not files:
-        raise ReportError(
-            "no report in this folder",
-            place=str(path),
-            remedy="run `pytest --benchmark` first, or name a folder with *.jsonl reports",
-        )
-    return files
+    def add(self, path: Path) -> None:
+        """Add a report, or all reports of a folder."""
+        files = self._of_folder(path) if path.is_dir() else [path]
+        self.files |= {os.path.realpath(file): file for file in files}
+
+    def _of_folder(self, folder: Path) -> list[Path]:
+        files = {file: why_no_report(file) for file in folder.rglob("*.jsonl") if file.is_file()}
+        self.left_out |= {f"left out {file.relative_to(folder)}: {why}" for file, why in files.items() if why}
+        reports = [file for file, why in files.items() if why is None]
+        if not reports:
+            raise ReportError(
+                "no report in this folder" + "".join(f"; {text}" for text in sorted(self.left_out)),
+                place=str(folder),
+                remedy="run `pytest --benchmark` first, or name a folder with *.jsonl reports",
+            )
+        return reports
 
 
 def _without_copies(reports: Iterable[Report]) -> list[Report]:

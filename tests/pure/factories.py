@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import resource
 from typing import Any
 
 from portkit.model import (
@@ -179,3 +181,14 @@ def record(
         architecture=ARCHITECTURES[found.cell.target],
         blobs=blobs,
     )
+
+
+@contextlib.contextmanager
+def file_size_limit(size: int):
+    """Files may grow to that many bytes: the disk is full for this process."""
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)

@@ -4,10 +4,11 @@ import dataclasses
 import json
 import math
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from factories import build, header, host, launch, record, timing, tuned_build, verdict
+from factories import build, file_size_limit, header, host, launch, record, timing, tuned_build, verdict
 
 from portkit.analysis.rows import comparison, comparison_row, platform_of
 from portkit.cli.merge import command
@@ -264,3 +265,47 @@ def test_merge_prints_the_plain_table(reports):
 def test_merge_refuses_an_unknown_ending(reports):
     with pytest.raises(ReportError, match=r"no layout is known for the ending '\.pdf'"):
         CliRunner().invoke(command, [str(reports), "-o", "x.pdf"], catch_exceptions=False)
+
+
+def refused(*arguments):
+    with pytest.raises(ReportError, match="a comparison is not written over a report"):
+        CliRunner().invoke(command, [str(each) for each in arguments], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("way", ["itself", "a link", "another report", "a new report", "another ending"])
+def test_merge_never_writes_over_a_report(reports, way):
+    one, two = sorted((reports / "reports" / "local").glob("*.jsonl"))
+    link, renamed = reports / "link.json", reports / "renamed.json"
+    link.symlink_to(one)
+    if way == "another ending":
+        one = one.rename(renamed)
+    before = {path: path.read_bytes() for path in (one, two)}
+    outputs = {
+        "itself": one,
+        "a link": link,
+        "another report": two,
+        "a new report": reports / "new.jsonl",
+        "another ending": renamed,
+    }
+    refused(one, "-o", outputs[way], "--format", "json")
+    assert {path: path.read_bytes() for path in before} == before
+    assert not (reports / "new.jsonl").exists()
+
+
+def test_merge_leaves_the_old_table_where_the_new_one_can_not_be_written(reports):
+    output = reports / "table.md"
+    output.write_text("old")
+    with file_size_limit(100), pytest.raises(ReportError, match="can't be written: File too large"):
+        CliRunner().invoke(command, [str(reports), "-o", str(output)], catch_exceptions=False)
+    assert output.read_text() == "old"
+    assert sorted(path.name for path in reports.iterdir()) == ["reports", "table.md"]
+
+
+def test_merge_writes_through_a_link_and_to_a_device(reports):
+    (reports / "shown.md").symlink_to("real.md")
+    CliRunner().invoke(command, [str(reports), "-o", str(reports / "shown.md")], catch_exceptions=False)
+    assert (reports / "shown.md").is_symlink()
+    assert (reports / "real.md").read_text().startswith("# Comparison of targets")
+    arguments = [str(reports), "-o", "/dev/null", "--format", "plain"]
+    assert "/dev/null: 3 rows" in CliRunner().invoke(command, arguments, catch_exceptions=False).stderr
+    assert Path("/dev/null").is_char_device()

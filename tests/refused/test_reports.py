@@ -2,10 +2,9 @@
 
 import contextlib
 import os
-import resource
 
 import pytest
-from factories import cell, header, record, resume
+from factories import cell, file_size_limit, header, record, resume
 
 from portkit.errors import ReportError
 from portkit.store import schema
@@ -73,9 +72,62 @@ def test_missing_files_and_folders_without_reports(tmp_path):
 
 def test_one_bad_report_among_good_ones_is_not_skipped(tmp_path):
     Journal.create(tmp_path, header()).close()
-    (tmp_path / "bad.jsonl").write_bytes(b"")
-    with pytest.raises(ReportError, match=r"bad\.jsonl: is empty"):
+    (tmp_path / "bad.jsonl").write_bytes(HEADER + RECORD[:50] + b"\n" + RECORD)
+    with pytest.raises(ReportError, match=r"bad\.jsonl:2: not a line of a report"):
         merge([tmp_path])
+
+
+FOREIGN = {
+    "empty.jsonl": (b"", "is empty"),
+    "log.jsonl": (b'{"level": "info"}\n', "not a line of a portkit report"),
+    "beheaded.jsonl": (RECORD, "begins with a line of kind record, not with its header"),
+    "binary.jsonl": (b"\x7fELF\xff\n", "not a line of a report"),
+}
+
+
+def test_files_of_a_folder_that_are_no_reports_are_left_out_with_a_warning(tmp_path):
+    Journal.create(tmp_path / "good", header()).close()
+    (tmp_path / "other").mkdir()
+    for name, (content, _) in FOREIGN.items():
+        (tmp_path / "other" / name).write_bytes(content)
+    dataset = merge([tmp_path])
+    assert len(dataset.headers) == 1
+    warnings = [text for text in dataset.warnings if text.startswith("left out")]
+    assert len(warnings) == len(FOREIGN)
+    for text, (name, (_, why)) in zip(warnings, sorted(FOREIGN.items()), strict=True):
+        assert text.startswith(f"left out other/{name}: {why}")
+
+
+def test_a_file_that_is_no_report_is_refused_where_it_is_named(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"level": "info"}\n')
+    with pytest.raises(ReportError, match=r"log\.jsonl:1: not a line of a portkit report"):
+        merge([path])
+    with pytest.raises(ReportError, match=r"no report in this folder; left out log\.jsonl: not a line"):
+        merge([tmp_path])
+
+
+def test_a_circle_of_links_can_not_be_read(tmp_path):
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    one.symlink_to(two)
+    two.symlink_to(one)
+    with pytest.raises(ReportError, match="symbolic links"):
+        merge([one])
+    Journal.create(tmp_path, header()).close()
+    assert len(merge([tmp_path]).headers) == 1
+
+
+def test_blank_lines_are_no_lines(tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b"\n" + HEADER + b"\r\n" + RECORD + ending(1) + b"\n  \n\n ")
+    report = read_report(path)
+    assert (report.records, report.partial) == ((record(),), None)
+    path.write_bytes(HEADER + b"\n\n" + RECORD + RECORD)
+    with pytest.raises(ReportError, match=r"r\.jsonl:5: the cell of line 4 again"):
+        read_report(path)
+    path.write_bytes(b"\n \n")
+    with pytest.raises(ReportError, match="is empty"):
+        read_report(path)
 
 
 def test_a_report_is_never_overwritten(tmp_path):
@@ -157,14 +209,3 @@ def without_root():
         yield
     finally:
         os.seteuid(0)
-
-
-@contextlib.contextmanager
-def file_size_limit(size: int):
-    """Files may grow to that many bytes: the disk is full for this process."""
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
