@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from ruamel.yaml import YAML
@@ -27,10 +27,15 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
 from portkit.errors import CatalogError, nearest
-from portkit.model import Architecture, Target
+from portkit.model import INTERPRETER, Architecture, Target
 from portkit.targets.tables import PEAKS, VENDORS, Sku, memory_bytes, without_brand
 
 Peak = Literal["float32", "tf32", "float16", "bfloat16", "fp8"]
+Count = Annotated[int, Field(gt=0, le=100_000)]
+Figure = Annotated[float, Field(gt=0, le=1_000_000)]  # a hundred times what any GPU has: more is a wrong unit
+
+RESERVED = ("all", INTERPRETER)
+"""Names that have another meaning where targets are named."""
 
 
 class Entry(BaseModel):
@@ -41,13 +46,13 @@ class Entry(BaseModel):
     title: str = Field(min_length=1)
     architecture: str
     source: str = Field(min_length=1)
-    units: int | None = Field(None, gt=0)
-    runtime_unit_count: int | None = Field(None, gt=0)
-    memory_bandwidth_gbs: float | None = Field(None, gt=0)
-    memory_gib: float | None = Field(None, gt=0)
-    l2_mib: float | None = Field(None, gt=0)
-    last_level_cache_mib: float | None = Field(None, gt=0)
-    peak_tflops: dict[Peak, float] = Field(default_factory=dict)
+    units: Count | None = None
+    runtime_unit_count: Count | None = None
+    memory_bandwidth_gbs: Figure | None = None
+    memory_gib: Figure | None = None
+    l2_mib: Figure | None = None
+    last_level_cache_mib: Figure | None = None
+    peak_tflops: dict[Peak, Figure] = Field(default_factory=dict)
     device_name: str | None = None
     notes: str = ""
     replaces: bool = False
@@ -156,6 +161,8 @@ def _check_name(source: _Source, name: str, architectures: Mapping[str, Architec
         raise source.error(
             f"{name!r} is no target name", "use lower-case letters and digits, such as h20", "targets", name
         )
+    if name in RESERVED:
+        raise source.error(f"{name!r} is a reserved name", "choose another name", "targets", name)
     if name in {arch.replace("_", "") for arch in architectures}:
         raise source.error(f"{name!r} is the name of an architecture", "choose another name", "targets", name)
 
