@@ -43,7 +43,9 @@ _TOOL_FAULTS = frozenset({"RuntimeError", "PTXASError", "MLIRError", "CalledProc
 """Types by which Triton's C++ and the programs it calls report that they failed."""
 
 _NAMED_REFUSALS = ("Implicit conversion of CUDA", "not supported", "unsupported", "is only supported")
-"""Words with which these name what they refuse, instead of failing at it."""
+"""Words with which Triton's C++ names what it refuses, instead of failing at it."""
+
+_TOOLS = ("PassManager", "LLD", "PTXAS", "ptxas", "assembler")
 
 _QUOTED_CAUSE = re.compile(r"""(?P<kind>[A-Za-z_]\w*)\((?P<quote>['"])(?P<text>.*)(?P=quote),?\)""", re.S)
 """How the front end writes a cause that it does not chain: ``ValueError("…")``."""
@@ -124,6 +126,12 @@ def _between(filename: str) -> bool:
     return own or (filename.startswith(_PYTHON) and "-packages/" not in filename)
 
 
+def _names_refusal(kind: str, text: str) -> bool:
+    """Whether Triton's C++ refuses a thing by name; ptxas, assembler and linker fail at what they are given."""
+    own = kind == "RuntimeError" and not any(tool in text for tool in _TOOLS)
+    return own and any(words in text for words in _NAMED_REFUSALS)
+
+
 def _compiler_status(error: BaseException) -> Status:
     kind, text = named_cause(error)
     if "compatible backends for target" in text:
@@ -132,6 +140,6 @@ def _compiler_status(error: BaseException) -> Status:
         return Status.OUT_OF_RESOURCES
     if kind in _TEXT_FAULTS:
         return Status.COMPILE_ERROR
-    if kind in _TOOL_FAULTS and not any(words in text for words in _NAMED_REFUSALS):
+    if kind in _TOOL_FAULTS and not _names_refusal(kind, text):
         return Status.COMPILE_ERROR
     return Status.UNSUPPORTED

@@ -58,6 +58,7 @@ EXPECTED = {
         "asm_long": {"built": "sm90", LOST: "gfx942 gfx1100"},
         "asm_amd": {"built": "gfx942 gfx1100", LOST: "sm80 sm90"},
         "asm_one_of_two": {LOST: "sm90 gfx942 gfx1100"},
+        "asm_too_new": {"built": "sm90", "compile_error": "sm80"},
         "asm_unused": {"built": "sm90 gfx942 gfx1100"},
         "open_call": {"compile_error": "sm90", OPEN_CALL: "gfx942 gfx1100"},
     },
@@ -102,6 +103,7 @@ WORDS = {
     }[OPEN_CALL],
     ("odd_option", "sm80"): "Keyword argument no_such_option was specified but unrecognised",
     ("asm_integer", "gfx942"): "error: invalid instruction",
+    ("asm_too_new", "sm80"): "ptxas",
     ("fp64_xf32", "gfx942"): "Assertion" if FAILING_PASS == "compile_error" else "",
     ("asm_long", "gfx942"): {
         "compiler_crash": "output register for constraint 'l'",

@@ -48,6 +48,8 @@ def elementwise(x_ptr, y_ptr, KIND: tl.constexpr, BLOCK: tl.constexpr):  # noqa:
             is_pure=True,
             pack=1,
         )
+    elif KIND == "asm_too_new":
+        y = tl.inline_asm_elementwise("ex2.approx.ftz.bf16x2 $0, $1;", "=r,r", [x], tl.int32, True, 1)
     elif KIND == "asm_unused":
         tl.inline_asm_elementwise("v_exp_f32 $0, $1", "=v,v", [x], dtype=tl.float32, is_pure=True, pack=1)
         y = x + 1
@@ -129,7 +131,7 @@ def _case(name, function, variants):
 
 TEXT = ("undefined_name", "undefined_function", "arguments", "pointers")
 REFUSED = ("static_assert", "size", "language", "fp8_everywhere", "nvidia_library")
-ASSEMBLY = ("integer", "long", "amd", "one_of_two", "effect", "lines", "unused")
+ASSEMBLY = ("integer", "long", "amd", "one_of_two", "effect", "lines", "too_new", "unused")
 
 pointwise = _case(
     "pointwise",
