@@ -31,6 +31,7 @@ from triton.runtime import _allocation
 from portkit.model import Build, Launch, Occupancy, Outcome, Resources, Target, digest
 from portkit.run.absent import AbsentDriver
 from portkit.run.binaries import read_resources
+from portkit.run.grids import Grid, broken_grid, whole
 from portkit.run.miscompiled import missing_parts
 from portkit.run.shim import Answers, ClaimDevice, LaunchRefusedError
 from portkit.run.tuning import TunedCall, follow_absent, marked_trials, summarize, timer_of_nothing
@@ -39,9 +40,6 @@ from portkit.targets.occupancy import broken_limits, occupancy
 CompiledKernel = triton.compiler.CompiledKernel
 
 _LLVM_OCCUPANCY = re.compile(r"^\s*;\s*Occupancy:\s*(\d+)", re.M)
-
-
-Grid = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -86,9 +84,14 @@ class Recorder:
         self._hits: set[str] = set()
         self._launches: list[_Recorded] = []
         self._tried: set[tuple[str, Grid]] = set()
+        self._idle: list[str] = []
+        self._known: dict[str, Launch] = {}  # cache hash → what every launch of the kernel has alike
 
     def record(self, kernel: Any, grid: Grid) -> None:
         """Add one launch of a compiled kernel; of trials one a kernel and grid."""
+        if 0 in grid:
+            self._idle.append(kernel.name)
+            return
         if self.silent or (self.call and not self.trial) or (self.trial and self._seen(kernel.hash, grid)):
             return
         launch = self.describe(kernel, grid)
@@ -102,7 +105,8 @@ class Recorder:
         self.clear()
         forward = any(not x.launch.forward for x in recorded) or any(not call.forward for call in calls)
         launches = tuple(x.final(keep_forward=forward) for x in recorded)
-        open_calls = [call for call in calls if not call.settled and not (forward and call.forward)]
+        ran = [call for call in calls if call.launches or call.failed]  # not those of an empty grid
+        open_calls = [call for call in ran if not call.settled and not (forward and call.forward)]
         certain = [x for x in launches if not x.trial and not x.forward]
         return Build(launches, digest([x.cache_hash for x in recorded]), tuning=summarize(open_calls, certain))
 
@@ -113,7 +117,12 @@ class Recorder:
 
     def clear(self) -> None:
         """Forget what was recorded."""
-        self._launches, self.calls, self._tried = [], [], set()
+        self._launches, self.calls, self._tried, self._idle = [], [], set(), []
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Kernels launched with an empty grid, of which nothing runs."""
+        return tuple(dict.fromkeys(self._idle))
 
     def fatal(self) -> Outcome | None:
         """What a configuration failed with, if that ends the call on a device."""
@@ -126,7 +135,21 @@ class Recorder:
         return known
 
     def describe(self, kernel: Any, grid: Grid) -> Launch:
-        """All that is known of a launch from its binary and its specialisation."""
+        """All that is known of a launch from its binary, its specialisation and its grid."""
+        if kernel.hash not in self._known:
+            self._known[kernel.hash] = self._describe_kernel(kernel)
+        known, meta = self._known[kernel.hash], kernel.metadata
+        blocks = (grid[0] * getattr(meta, "num_ctas", 1), *grid[1:])
+        broken = (
+            *broken_grid(self.target.architecture.platform, blocks, known.resources.threads_per_block),
+            *self._cooperative_limit(meta, grid, known.occupancy),
+        )
+        limits_broken = (*known.limits_broken, *broken)
+        return dataclasses.replace(
+            known, grid=grid, limits_broken=limits_broken, trial=self.trial, forward=self.forward
+        )
+
+    def _describe_kernel(self, kernel: Any) -> Launch:
         meta = kernel.metadata
         resources = kernel_resources(kernel, self.target)
         arch = self.target.architecture
@@ -137,23 +160,20 @@ class Recorder:
             "tensor_memory_columns": resources.raw.get("tensor_memory_columns", 0),
             "scalar_registers": resources.raw.get("sgpr_count", 0),
         }
-        theory = occupancy(arch, **needs)
         return Launch(
             kernel=kernel.name,
-            grid=grid,
+            grid=(0, 0, 0),
             num_warps=meta.num_warps,
             num_stages=getattr(meta, "num_stages", 0),
             resources=resources,
-            occupancy=theory,
+            occupancy=occupancy(arch, **needs),
             specialization=_specialization(kernel.src),
             constants=_constants(kernel.src),
             options=_options(kernel),
             compile_seconds=self.compile_seconds.get(kernel.hash),
             binary_hash=hashlib.sha256(kernel.kernel).hexdigest()[:16],
             lacks=missing_parts(kernel.asm, kernel.kernel),
-            limits_broken=(*broken_limits(arch, **needs), *self._cooperative_limit(meta, grid, theory)),
-            trial=self.trial,
-            forward=self.forward,
+            limits_broken=broken_limits(arch, **needs),
         )
 
     def _cooperative_limit(self, meta: Any, grid: Grid, theory: Occupancy) -> tuple[str, ...]:
@@ -293,7 +313,7 @@ def _hook_compiler(recorder: Recorder) -> None:
 
 def _launcher(recorder: Recorder, kernel: Any, launch: Callable[..., Any]) -> Callable[..., Any]:
     def run(gx: int, gy: int, gz: int, *rest: Any) -> Any:
-        recorder.record(kernel, (int(gx), int(gy), int(gz)))
+        recorder.record(kernel, whole(kernel.name, gx, gy, gz))
         return launch(gx, gy, gz, *rest)
 
     return run

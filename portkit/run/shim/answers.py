@@ -23,16 +23,15 @@ class Answers:
     def __init__(self, target: str, values: Mapping[str, Any]) -> None:
         self._target = target
         self._values = dict(values)
-        self.asked: dict[str, Any] = {}
+        self.asked: dict[str, Any] = {}  # None: asked for, and not known
 
     def __getitem__(self, name: str) -> Any:
-        value = self.peek(name)
+        value = self.asked[name] = self.peek(name)
         if value is None:
             raise UnknownPropertyError(
                 f"host code asks for {name} of {self._target}, for which the catalogue has no sourced value; "
                 f"{_remedy(name)}"
             )
-        self.asked[name] = value
         return value
 
     def note(self, name: str) -> None:
@@ -47,8 +46,8 @@ class Answers:
         return name in self._values
 
     def same_for(self, asked: Mapping[str, Any]) -> bool:
-        """Whether this target gives the same answers to the questions in ``asked``."""
-        return all(self.peek(name) == value for name, value in asked.items())
+        """Whether this target gives the same answers to the questions in ``asked``; what is unknown is no answer."""
+        return all(value is not None and self.peek(name) == value for name, value in asked.items())
 
 
 _ENTRY_KEYS = {"multi_processor_count": "units", "total_memory": "memory_gib", "L2_cache_size": "l2_mib"}
