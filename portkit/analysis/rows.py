@@ -21,6 +21,7 @@ from portkit.model import (
     Evidence,
     Header,
     Host,
+    Occupancy,
     Platform,
     Record,
     Status,
@@ -35,6 +36,7 @@ Figures = dict[str, float | None]
 NOT_RUN: Final = "compiled only: it was not run"
 NO_TIME: Final = "only a GPU has a time"
 NO_BINARY: Final = "interpreted: there is no binary"
+CLUSTERS: Final = "clusters of blocks (num_ctas > 1) are not modelled"
 NO_REASON: Final = "no reason was recorded"
 
 BY_EVIDENCE: Final = frozenset({NOT_RUN, NO_TIME, NO_BINARY})
@@ -145,7 +147,7 @@ def comparison_row(row: Row) -> ComparisonRow:
         **_time_figures(record.timing, record.work),
         **_error_figures(record.verdict),
     }
-    occupancy = record.build.worst_occupancy if record.build else None
+    occupancy = _occupancy(record.build)
     tuning = record.build.tuning if record.build else None
     return ComparisonRow(
         kernel=record.cell.case,
@@ -165,7 +167,7 @@ def comparison_row(row: Row) -> ComparisonRow:
         launches=record.build.launch_count if record.build else None,
         configurations=tuning.configurations if tuning else None,
         configurations_usable=tuning.usable if tuning else None,
-        ranges=tuning.ranges if tuning else {},
+        ranges=_ranges(record.build),
         occupancy_kind="theoretical",
         occupancy_limiter=occupancy.limiter if occupancy else None,
         clock=record.timing.clock if record.timing else None,
@@ -186,8 +188,22 @@ def platform_of(architecture: str | None) -> Platform | None:
     return next((platform for prefix, platform in prefixes if (architecture or "").startswith(prefix)), None)
 
 
+def _ranges(build: Build | None) -> Mapping[str, tuple[float, float]]:
+    ranges = build.tuning.ranges if build and build.tuning else {}
+    return {name: ends for name, ends in ranges.items() if name != "occupancy_pct" or not _clusters(build)}
+
+
+def _occupancy(build: Build | None) -> Occupancy | None:
+    """The worst occupancy, unless a launch makes clusters, which the rules of occupancy do not know."""
+    return None if build is None or _clusters(build) else build.worst_occupancy
+
+
+def _clusters(build: Build | None) -> bool:
+    return build is not None and any((x.options.get("num_ctas") or 1) > 1 for x in build.candidates)
+
+
 def _build_figures(build: Build | None) -> Figures:
-    occupancy = build.worst_occupancy if build else None
+    occupancy = _occupancy(build)
     return {
         "registers_per_thread": build.registers_per_thread if build else None,
         "spill_bytes_per_thread": build.spill_bytes_per_thread if build else None,
@@ -251,6 +267,8 @@ _FIGURE_PARTS: Mapping[str, tuple[str, frozenset[Evidence], str]] = {
 
 
 def _why_null(figure: str, record: Record) -> str:
+    if figure == "occupancy_pct" and _clusters(record.build):
+        return CLUSTERS
     part, evidences, otherwise = _FIGURE_PARTS[figure]
     if record.evidence not in evidences:
         return otherwise

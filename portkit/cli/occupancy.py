@@ -10,9 +10,10 @@ import click
 from tabulate import tabulate
 
 from portkit.cli.targets import targets_file
+from portkit.errors import CatalogError
 from portkit.model import Architecture, Occupancy, Target
 from portkit.targets.catalog import load_catalog
-from portkit.targets.occupancy import occupancy
+from portkit.targets.occupancy import named_barriers, occupancy
 
 COUNT = click.IntRange(min=0)
 
@@ -22,7 +23,7 @@ COUNT = click.IntRange(min=0)
 @click.option("--registers", type=COUNT, required=True, help="32-bit registers per thread (AMD: .vgpr_count).")
 @click.option("--shared", type=COUNT, default=0, show_default=True, help="Shared memory or LDS per block, bytes.")
 @click.option("--threads", type=click.IntRange(min=1), required=True, help="Threads per block.")
-@click.option("--barriers", type=COUNT, default=1, show_default=True, help="Named barriers per block (NVIDIA).")
+@click.option("--barriers", type=COUNT, help="Named barriers per block, NVIDIA alone.  [default: 1]")
 @click.option(
     "--tensor-memory", type=COUNT, default=0, show_default=True, help="Tensor-memory columns per block (Blackwell)."
 )
@@ -33,7 +34,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     registers: int,
     shared: int,
     threads: int,
-    barriers: int,
+    barriers: int | None,
     tensor_memory: int,
     as_json: bool,
     files: tuple[Path, ...],
@@ -43,12 +44,16 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     A configuration that can't launch has 0 % and its cause; the exit code stays 0.
     """
     target = load_catalog(files).get(name)
+    if barriers is not None and named_barriers(target.architecture) is None:
+        raise CatalogError(
+            f"{target.architecture.name} has no named barriers", place="--barriers", remedy="leave the option out"
+        )
     result = occupancy(
         target.architecture,
         registers=registers,
         shared_bytes=shared,
         threads=threads,
-        barriers=barriers,
+        barriers=1 if barriers is None else barriers,
         tensor_memory_columns=tensor_memory,
     )
     click.echo(_as_json(target, result) if as_json else _as_text(target, result))

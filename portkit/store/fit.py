@@ -188,6 +188,7 @@ def _telling_launches(build: Build) -> set[int]:
         lambda x: x.resources.shared_bytes_per_block,
         lambda x: x.resources.threads_per_block,
         lambda x: -x.occupancy.percent,
+        lambda x: x.options.get("num_ctas") or 1,
     )
     worst = {places[id(max(launches, key=figure))] for figure in figures}
     first_broken = {text: places[id(x)] for x in reversed(build.counted) for text in x.limits_broken}

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from portkit.cli.occupancy import command as occupancy_command
 from portkit.cli.targets import command as targets_command
+from portkit.errors import CatalogError
 from portkit.targets.catalog import load_catalog
 from portkit.targets.occupancy import broken_limits, occupancy, waves_per_simd
 
@@ -80,6 +81,12 @@ def test_named_barriers_limit_from_hopper_on():
     assert answer("sm_90", 32, 0, 64, barriers=4) == (16, 50.0, "barriers")  # 32 · 2 // 4
     assert answer("sm_120", 32, 0, 64, barriers=4) == (6, 25.0, "barriers")  # 24 // 4
     assert answer("sm_80", 32, 0, 64, barriers=4) == (32, 100.0, "waves")
+
+
+@pytest.mark.parametrize("name", ["sm_80", "sm_90", "sm_120"])
+def test_a_block_has_sixteen_named_barriers(name):
+    assert answer(name, 32, 0, 1024, barriers=16)[0] > 0
+    assert answer(name, 32, 0, 1024, barriers=17) == (0, 0.0, "named barriers 17 > 16")
 
 
 def test_tensor_memory_is_taken_in_powers_of_two():
@@ -157,6 +164,15 @@ def test_occupancy_command():
     found = json.loads(run(occupancy_command, *asked, "--json"))
     assert (found["percent"], found["blocks_per_unit"], found["unit"]) == (25.0, 2, "CU")
     assert found["limits"] == {"waves": 8, "blocks": 16, "registers": 4, "shared memory": 2}
+
+
+def test_occupancy_command_with_barriers():
+    needs = ("--registers", "32", "--threads", "64")
+    assert "16 blocks and 32 of 64 waves" in run(occupancy_command, "--target", "h200", *needs, "--barriers", "4")
+    assert "limiter: named barriers 17 > 16" in run(occupancy_command, "--target", "a100", *needs, "--barriers", "17")
+    with pytest.raises(CatalogError, match=r"--barriers: gfx942 has no named barriers\n.*leave the option out"):
+        run(occupancy_command, "--target", "mi300x", *needs, "--barriers", "1")
+    assert "waves" in run(occupancy_command, "--target", "mi300x", *needs)
 
 
 def test_targets_command():

@@ -27,6 +27,7 @@ from portkit.model import (
     Status,
 )
 from portkit.render.table import LAYOUTS, render
+from portkit.store.fit import LIMIT, encode_fitting
 from portkit.store.journal import Journal
 from portkit.store.merge import Dataset, Row, merge
 
@@ -68,6 +69,28 @@ def test_the_build_shows_the_worst_of_each_figure_over_its_launches():
     assert (made.occupancy_pct, made.occupancy_limiter, made.launches) == (50.0, "registers", 2)
     (shown,) = table(record(build=build(launch(90, occupancy=occupancy), launch(40))))
     assert (shown["registers /thread"], shown["occupancy %"]) == ("90 ×2", "50 th registers ×2")
+
+
+@pytest.mark.parametrize("launches", [2, 60], ids=["whole", "cut to the size of a line"])
+def test_a_launch_of_clusters_has_no_occupancy_and_says_why(launches):
+    made = record(build=build(*[launch(constants={"N": "1" * 50})] * (launches - 1), launch(options={"num_ctas": 2})))
+    kept, line = encode_fitting(made, lambda name, content: "0" * 64)
+    assert len(line) <= LIMIT
+    shown = row(kept)
+    assert (shown.occupancy_pct, shown.occupancy_limiter) == (None, None)
+    assert shown.nulls["occupancy_pct"] == "clusters of blocks (num_ctas > 1) are not modelled"
+    assert shown.registers_per_thread == 32
+    assert row(record(build=build(launch(options={"num_ctas": 1})))).occupancy_pct == 100
+
+
+def test_an_autotuner_that_may_make_clusters_has_no_range_of_occupancy():
+    tuned = tuned_build()
+    first, clustered, *rest = tuned.launches
+    options = dataclasses.replace(clustered, options={"num_ctas": 2})
+    shown = row(record(build=dataclasses.replace(tuned, launches=(first, options, *rest))))
+    assert shown.occupancy_pct is None
+    assert "occupancy_pct" not in shown.ranges
+    assert shown.ranges["registers_per_thread"] == (40, 72)
 
 
 def test_what_an_autotuner_may_choose_is_a_range():

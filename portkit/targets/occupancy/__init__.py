@@ -13,6 +13,7 @@ from portkit.model import Architecture, Occupancy, Platform
 from portkit.targets.occupancy import amd, nvidia
 from portkit.targets.occupancy.amd import waves_per_simd
 from portkit.targets.occupancy.block import (
+    BARRIERS,
     REGISTERS,
     RESOURCES,
     SHARED_MEMORY,
@@ -21,7 +22,7 @@ from portkit.targets.occupancy.block import (
     Block,
 )
 
-__all__ = ["broken_limits", "occupancy", "waves_per_simd"]
+__all__ = ["broken_limits", "named_barriers", "occupancy", "waves_per_simd"]
 
 _RULES: Mapping[Platform, ModuleType] = {Platform.CUDA: nvidia, Platform.ROCM: amd}
 
@@ -48,7 +49,7 @@ def occupancy(
         shared_bytes: shared memory or LDS of a block, static and dynamic, without
             the driver's part.
         threads: threads of a block.
-        barriers: named barriers of a block, NVIDIA.
+        barriers: named barriers of a block, at most :func:`named_barriers`; of no effect without.
         tensor_memory_columns: tensor-memory columns of a block, Blackwell.
         scalar_registers: scalar registers of a wave, AMD ``.sgpr_count``.
 
@@ -74,6 +75,12 @@ def occupancy(
         limiter="; ".join(text for _, text in broken) or _limiter(counts),
         limits=counts,
     )
+
+
+def named_barriers(arch: Architecture) -> int | None:
+    """Most named barriers of a block; None on a platform that has none."""
+    most: int | None = _RULES[arch.platform].NAMED_BARRIERS
+    return most
 
 
 def broken_limits(
@@ -115,6 +122,7 @@ def _broken(arch: Architecture, block: Block) -> list[tuple[str, str]]:
         (SHARED_MEMORY, _over("shared memory", block.shared_bytes, arch.shared_bytes_per_block_max, " B")),
         (REGISTERS, _over("registers", block.registers, arch.max_registers_per_thread, " a thread")),
         (REGISTERS, _RULES[arch.platform].broken_registers(arch, block)),
+        (BARRIERS, _over("named barriers", block.barriers, named_barriers(arch) or block.barriers)),
         (TENSOR_MEMORY, _over("tensor memory", columns, arch.tensor_memory_columns or 0, " columns")),
     ]
     return [(resource, text) for resource, text in found if text]

@@ -28,6 +28,9 @@ from __future__ import annotations
 from portkit.model import Architecture
 from portkit.targets.occupancy.block import BLOCKS, REGISTERS, SHARED_MEMORY, WAVES, Block, round_up
 
+NAMED_BARRIERS = None
+"""A workgroup of these architectures has one barrier, which has no name."""
+
 SCALAR_GRANULE = 16
 """Scalar registers are taken in blocks of so many (``getSGPRAllocGranule``, gfx8 and gfx9)."""
 

@@ -33,6 +33,9 @@ from portkit.targets.occupancy.block import (
     round_up,
 )
 
+NAMED_BARRIERS = 16
+"""Named barriers that a block has, 0 to 15 (PTX ISA, ``barrier``)."""
+
 TENSOR_MEMORY_ALLOCATIONS = (32, 64, 128, 256, 512)
 """Columns that one ``tcgen05.alloc`` may take: powers of two (PTX ISA)."""
 
