@@ -63,6 +63,8 @@ def read_document(path: Path) -> Document:
             twice, or is no mapping; the place names the line.
     """
     name = display_name(path)
+    if not _is_utf8(str(path.absolute())):
+        raise MatrixError("has a path that is not UTF-8", place=ascii(name), remedy="rename its folder or the file")
     data = _parse(_text(path, name), name)
     if data is None:
         raise MatrixError("the file is empty", place=name, remedy="write at least `kernels:` and `targets:`")
@@ -73,8 +75,13 @@ def read_document(path: Path) -> Document:
 
 def dotted(location: Sequence[Any]) -> str:
     """``("targets", 3)`` as ``targets[3]``."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_readable(part)}" for part in location)
     return text.removeprefix(".")
+
+
+def _readable(key: Any) -> str:
+    text = str(key)
+    return text if text.isprintable() else ascii(text)
 
 
 def display_name(path: Path) -> str:
@@ -83,6 +90,10 @@ def display_name(path: Path) -> str:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def _is_utf8(path: str) -> bool:
+    return "\0" not in path and path.encode(errors="replace").decode() == path
 
 
 def _text(path: Path, name: str) -> str:

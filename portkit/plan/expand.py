@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
@@ -84,7 +84,7 @@ class _Kernel:
     tiers: Mapping[str, _Grid]
 
 
-def expand(
+def expand(  # noqa: PLR0913 (what a run has, by name)
     matrix: Matrix,
     declarations: Mapping[str, CaseDeclaration],
     known_targets: Collection[str],
@@ -93,6 +93,7 @@ def expand(
     targets: Selection | None = None,
     present: Sequence[str] = (),
     triton: str | None = None,
+    resolve: Callable[[str], str] = str,
 ) -> Plan:
     """All cells of a run, in the order kernel, direction, shape, dtype, variant, target.
 
@@ -110,6 +111,8 @@ def expand(
         present: targets of the GPUs of this host.
         triton: version of Triton on this host; rules for other versions do not apply,
             and where it is unknown none with a range does.
+        resolve: the catalogue's name of a target that is written in another way, as
+            ``sm_90`` for ``sm90``; raises CatalogError for one that it does not know.
 
     Raises:
         MatrixError: a name in the matrix is unknown, a shape has the wrong rank, a
@@ -117,6 +120,7 @@ def expand(
         CatalogError: the user selected an unknown target.
     """
     known = {*known_targets, *present}
+    matrix = _canonical(matrix, lambda name: _known_as(name, known, resolve))
     _check_targets(matrix, known)
     kernels = [
         _kernel(matrix, kernel.source.name, kernel.axes, declarations[kernel.source.name])
@@ -125,7 +129,8 @@ def expand(
     ]
     _check_rules(matrix, kernels)
     name = _tier(matrix, tier)
-    chosen = _chosen(targets or Selection(), matrix, present, known)
+    asked = Selection(tuple(_known_as(name, known, resolve) for name in (targets or Selection()).names))
+    chosen = _chosen(asked, matrix, present, known)
     _check_size(matrix, sum(_count(kernel, name, chosen, present) for kernel in kernels))
     attach = _Rules(matrix, triton)
     cells = tuple(attach(*point) for kernel in kernels for point in _points(kernel, name, chosen, present))
@@ -237,12 +242,42 @@ def _place(matrix: Matrix, key: str) -> str:
 # Targets
 
 
+def _known_as(name: str, known: Collection[str], resolve: Callable[[str], str]) -> str:
+    """The catalogue's name of a target; the name itself where there is none."""
+    if name in known or name in (INTERPRETER, ALL):
+        return name
+    try:
+        return resolve(name)
+    except CatalogError:  # refused where its place is known
+        return name
+
+
+def _canonical(matrix: Matrix, name_of: Callable[[str], str]) -> Matrix:
+    """The matrix with each target under the catalogue's name."""
+
+    def renamed(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+        return tuple(
+            replace(rule, select=replace(rule.select, target=name_of(rule.select.target)))
+            if rule.select.target
+            else rule
+            for rule in rules
+        )
+
+    return replace(
+        matrix,
+        targets=tuple(map(name_of, matrix.targets)),
+        expectations=renamed(matrix.expectations),
+        exclusions=renamed(matrix.exclusions),
+    )
+
+
 def _check_targets(matrix: Matrix, known: Collection[str]) -> None:
     for index, name in enumerate(matrix.targets):
+        place = _place(matrix, f"targets[{index}]")
         if name not in known:
-            raise MatrixError(
-                f"unknown target {name!r}", place=_place(matrix, f"targets[{index}]"), remedy=nearest(name, known)
-            )
+            raise MatrixError(f"unknown target {name!r}", place=place, remedy=nearest(name, known))
+        if name in matrix.targets[:index]:
+            raise MatrixError(f"{name!r} is listed twice, under two names", place=place, remedy="remove one of the two")
 
 
 def _chosen(selection: Selection, matrix: Matrix, present: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
@@ -359,7 +394,7 @@ def _check_rules(matrix: Matrix, kernels: Sequence[_Kernel]) -> None:
 
 
 def _selects(select: Selector, kernel: _Kernel, targets: Sequence[str]) -> bool:
-    gpu = Evidence.COMPILED, Evidence.MEASURED, Evidence.EMULATED
+    gpu = Evidence.COMPILED, Evidence.MEASURED
     first_variants = {grid.variants[0] for grid in kernel.tiers.values()}
     return select.kernel in (None, kernel.name) and (
         _within(select, targets, gpu, kernel.whole)

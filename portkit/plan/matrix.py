@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +59,19 @@ def check_kernel_files(matrix: Matrix) -> None:
     """
     for kernel in matrix.kernels:
         path = Path(kernel.source.path or __file__)
-        if not path.is_file():
+        if not _is_file(path):
             raise MatrixError(
                 f"unknown kernel {kernel.source.name!r}: no file {display_name(path)}",
                 place=f"{kernel.place}: kernels.{kernel.source.name}",
                 remedy=nearest(path.stem, [found.stem for found in path.parent.glob("*.py")]),
             )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long for the file system
+        return False
 
 
 def matrix_schema() -> dict[str, Any]:
@@ -84,7 +91,8 @@ def _first_mistake(errors: Sequence[ErrorDetails], document: Document) -> Matrix
     # A key that may be left out is a union with null: its second half is noise.
     mistakes = [error for error in errors if error["type"] != "none_required"]
     lines = [document.line(_location(mistake, document)) for mistake in mistakes]
-    first = min(range(len(mistakes)), key=lines.__getitem__)
+    # A key that is missing may be there under a name mistyped, which says more.
+    first = min(range(len(mistakes)), key=lambda index: (mistakes[index]["type"] == "missing", lines[index]))
     more = sorted({line for index, line in enumerate(lines) if index != first})
     message, remedy = _words(mistakes[first])
     if more:
@@ -105,6 +113,11 @@ def _words(error: ErrorDetails) -> tuple[str, str]:
         return error["ctx"]["message"], error["ctx"]["remedy"]
     if kind == "extra_forbidden":
         return f"unknown key {name!r}", nearest(name, _keys_beside(error["loc"]))
+    if kind in ("invalid_key", "string_type") and (kind == "invalid_key" or name == "[key]"):
+        return (
+            f"a key must be text, not {_type_word(error['input'])}",
+            "write a name, in quotes if YAML reads it as another type",
+        )
     if kind == "missing":
         return f"`{name}` is missing", f"add `{name}:`"
     if kind == "too_short":
@@ -125,7 +138,13 @@ _TYPES = {
 def _type_word(value: Any) -> str:
     if value is None:
         return "empty"
-    words = ((bool, "true or false"), (str, "text"), ((int, float), "a number"), (list, "a list"), (dict, "a mapping"))
+    words = (
+        (bool, "true or false"),
+        (str, "text"),
+        (int | float, "a number"),
+        (list | tuple, "a list"),
+        (Mapping, "a mapping"),
+    )
     return next((word for kind, word in words if isinstance(value, kind)), type(value).__name__)
 
 

@@ -7,6 +7,7 @@ those that need the kernel cases or the catalogue are in :mod:`portkit.plan.expa
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
 
@@ -24,9 +25,18 @@ FORMAT_VERSION = 1
 GAPS = tuple(status.value for status in Status if not status.good and not status.skipped)
 """Statuses that ``expect`` may name: those that are a gap."""
 
+RULED = tuple(kind.value for kind in Evidence if kind is not Evidence.EMULATED)
+"""Evidence that a rule may name: that of cells which a plan has."""
+
+REASON_CHARACTERS = 500
+"""Most of a reason: it is in the record of each cell that the rule selects."""
+
+NAME_CHARACTERS = 100
+"""Most of a name: it is in the label of each cell."""
+
 _NAME = r"[a-z][a-z0-9_]*"
 _TARGET = r"[a-z0-9_]+"
-_SHAPE = r"[1-9][0-9]*(x[1-9][0-9]*)*"
+_SHAPE = r"[1-9][0-9]{0,17}(x[1-9][0-9]{0,17})*"
 _VARIANT = r"[A-Za-z0-9_.]+"
 
 
@@ -41,7 +51,7 @@ def parse_shape(text: Any) -> Shape:
     Raises:
         PydanticCustomError: the text is no shape.
     """
-    remedy = "write positive sizes joined by x, such as 4096x4096"
+    remedy = "write positive sizes of at most 18 digits joined by x, such as 4096x4096"
     if isinstance(text, int) and type(text) is not int:  # YAML read 0x10 as 16
         raise mistake("a bool, or a number in hexadecimal, octal or with underscores, is no shape", remedy)
     if not isinstance(text, str | int) or not re.fullmatch(_SHAPE, str(text)):
@@ -50,8 +60,10 @@ def parse_shape(text: Any) -> Shape:
 
 
 def _shown(value: Any) -> str:
-    plain = list(value) if isinstance(value, list) else dict(value) if isinstance(value, dict) else value
-    text = repr(plain)
+    """A value in few characters; what holds others is not looked into, as aliases make it huge."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a mapping"
+    text = repr(value[:40] if isinstance(value, str) else value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
@@ -70,6 +82,8 @@ def _matching(word: str, pattern: str, rule: str) -> Callable[[str], str]:
     def check(name: str) -> str:
         if not re.fullmatch(pattern, name):
             raise mistake(f"{_shown(name)} is no {word}", rule)
+        if len(name) > NAME_CHARACTERS:
+            raise mistake(f"a {word} of {len(name)} characters", f"use {NAME_CHARACTERS} at most")
         return name
 
     return check
@@ -109,7 +123,17 @@ def _filled(text: str) -> str:
     words = " ".join(text.split())
     if not words:
         raise mistake("is blank", "write a text of at least one word")
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in words):
+        raise mistake("has a control character, or half of a surrogate pair", "remove it")
     return words
+
+
+def _brief(text: str) -> str:
+    if len(text) > REASON_CHARACTERS:
+        raise mistake(
+            f"has {len(text)} characters", f"use {REASON_CHARACTERS} at most, and name where the rest is told"
+        )
+    return text
 
 
 def _listed_target(name: str) -> str:
@@ -169,12 +193,11 @@ DtypeName = Annotated[
 DirectionName = Annotated[
     str, AfterValidator(_among("direction", Direction)), Field(json_schema_extra={"enum": [*Direction]})
 ]
-EvidenceName = Annotated[
-    str, AfterValidator(_among("evidence", Evidence)), Field(json_schema_extra={"enum": [*Evidence]})
-]
+EvidenceName = Annotated[str, AfterValidator(_among("evidence", RULED)), Field(json_schema_extra={"enum": list(RULED)})]
 TritonRange = Annotated[str, AfterValidator(_triton_range)]
 GapName = Annotated[str, AfterValidator(_gap), Field(json_schema_extra={"enum": list(GAPS)})]
 Text = Annotated[str, AfterValidator(_filled)]
+Reason = Annotated[Text, AfterValidator(_brief), Field(json_schema_extra={"maxLength": REASON_CHARACTERS})]
 
 Choice = Annotated[list[T], Field(min_length=1), AfterValidator(_distinct)]
 """A list with at least one entry and none of them twice."""
@@ -226,7 +249,7 @@ class RuleFormat(_Section):
     evidence: Given[EvidenceName] = None
     shape: Given[ShapeText] = None
     triton: Given[TritonRange] = Field(default=None, description="range of Triton versions, such as <3.7")
-    reason: Text
+    reason: Reason
 
     @model_validator(mode="after")
     def _selects(self) -> RuleFormat:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -25,6 +27,15 @@ from portkit.plan.cases import plain_json
 from portkit.run.source_hash import check_executed, source_hash
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_WHOLE = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim", "kpack"})
+"""Triton's launch options that are whole numbers."""
+
+PARAMETER_BYTES = 1024
+"""Most of a variant's parameters as JSON: they are in the record of each of its cells."""
+
+NAME_CHARACTERS = 100
+"""Most of a name: it is in the label of each cell."""
+
 _VARIANT = re.compile(r"[A-Za-z0-9_.]+")
 _SHAPES = "write a tuple of tuples of positive whole numbers, such as ((4096, 4096),)"
 
@@ -74,6 +85,12 @@ class _Check:
                 "name", f"{self.case.name!r} is no case name", "use lower-case letters, digits and _, as add_rms_norm"
             )
 
+        self._short("name", self.case.name)
+
+    def _short(self, field: str, name: str) -> None:
+        if len(name) > NAME_CHARACTERS:
+            raise self.wrong(field, f"a name has {len(name)} characters", f"use {NAME_CHARACTERS} at most")
+
     def shapes(self) -> None:
         for field in ("shapes", "small_shapes"):
             shapes = self._filled(field, getattr(self.case, field), _SHAPES)
@@ -101,6 +118,7 @@ class _Check:
         for name, params in self.case.variants.items():
             if not isinstance(name, str) or not _VARIANT.fullmatch(name):
                 raise self.wrong("variants", f"{name!r} is no variant name", "use letters, digits, _ and ., as w8")
+            self._short("variants", name)
             self._variant(name, params)
 
     def directions(self) -> None:
@@ -173,9 +191,21 @@ class _Check:
         if not isinstance(params, Mapping) or not plain_json(dict(params)):
             raise self.wrong(
                 f"variants[{name!r}]",
-                f"{params!r} can't be kept in a report",
+                f"{reprlib.repr(params)} can't be kept in a report",
                 "use a mapping of names to numbers, texts, bools, None, and lists or dicts of these",
             )
+        size = len(json.dumps(dict(params), ensure_ascii=False).encode())
+        if size > PARAMETER_BYTES:
+            raise self.wrong(
+                f"variants[{name!r}]",
+                f"its parameters take {size} bytes as JSON, {PARAMETER_BYTES} is the most",
+                "name them shortly, and look up what is long in `fused`",
+            )
+        for option in _WHOLE & params.keys():
+            if type(params[option]) not in (int, type(None)):
+                raise self.wrong(
+                    f"variants[{name!r}]", f"{option}={params[option]!r} is no whole number", f"write {option}=8"
+                )
 
     def _accepts(self, name: str, params: Mapping[str, Any]) -> None:
         try:

@@ -232,7 +232,12 @@ REFUSED = {
     ),
     "rule's dtype": (gap(dtype="float16"), "matrix.yaml:20", "selects no cell", "dtype 'float16': did you mean bfloat"),
     "rule's variant": (gap(variant="w16"), "matrix.yaml:20", "selects no cell", "variant 'w16': known: w4, w8"),
-    "rule's shape": (gap(shape=(16, 8)), "matrix.yaml:20", "selects no cell", "shape '16x8': did you mean 1x8 or 16x16"),
+    "rule's shape": (
+        gap(shape=(16, 8)),
+        "matrix.yaml:20",
+        "selects no cell",
+        "shape '16x8': did you mean 1x8 or 16x16",
+    ),
     "rule's shape is a small one": (gap(target="h200", shape=(2, 8)), "matrix.yaml:20", "no cell", "together"),
     "rule of another Triton": (gap(variant="w16", triton="<3"), "matrix.yaml:20", "selects no cell", "variant 'w16'"),
     "rule's evidence": (gap(target="h200", evidence=Evidence.INTERPRETED), "matrix.yaml:20", "no cell", "together"),
@@ -265,6 +270,30 @@ def test_unknown_target_of_the_user():
     with pytest.raises(CatalogError, match="unknown target 'h20'") as caught:
         expand(matrix(), CASES, KNOWN, targets=Selection(("h20",)))
     assert caught.value.remedy == "did you mean h200?"
+
+
+def canonical(name):
+    """As the catalogue does it: 90, sm90 and sm_90 are one architecture."""
+    if name.removeprefix("sm").removeprefix("_") != "90":
+        raise CatalogError(f"unknown target {name!r}")
+    return "sm90"
+
+
+def test_targets_are_known_by_any_of_their_names():
+    rules = (Expectation(Selector(target="sm_90", dtype="float32"), Status.TIMEOUT, "slow", "matrix.yaml:20"),)
+    spelled = matrix({"softmax": ONE}, targets=("h200", "sm_90"), expectations=rules)
+    asked = Selection.parse(["90,h200", "sm_90"])
+    plan = expand(spelled, CASES, [*KNOWN, "sm90"], targets=asked, resolve=canonical)
+    assert labels(plan) == ["softmax[sm90-8x8-float32-w8-compiled]", "softmax[h200-8x8-float32-w8-compiled]"]
+    assert plan.cells[0].expectation.reason == "slow"
+    both = expand(spelled, CASES, [*KNOWN, "sm90"], targets=Selection(("all",)), resolve=canonical)
+    assert [planned.cell.target for planned in both.cells[:2]] == ["h200", "sm90"]
+
+
+def test_a_target_listed_under_two_names():
+    with pytest.raises(MatrixError, match="'sm90' is listed twice, under two names") as caught:
+        expand(matrix(targets=("sm_90", "sm90")), CASES, [*KNOWN, "sm90"], resolve=canonical)
+    assert caught.value.place == "matrix.yaml:9: targets[1]"
 
 
 def test_empty_plan():

@@ -1,5 +1,7 @@
 """Kernel cases with one wrong field: each names the file, the field and a remedy."""
 
+import enum
+import json
 from dataclasses import replace
 
 import pytest
@@ -37,6 +39,20 @@ def test_good_case_is_taken_over(source):
     assert len(declared.source_hash) == 16
 
 
+def test_parameters_are_taken_over_as_they_are(source):
+    """Up to the last byte that is allowed, and no type for another."""
+    params = {"text": "x", "flag": True, "scale": 4.0, "none": None, "sizes": [1, {"a": 2}]}
+    params["text"] += (1024 - len(json.dumps(params))) * "x"
+    case = replace(CASE, fused=lambda x, **params: x, variants={"w8": params})
+    kept = declare(case, source).variants["w8"]
+    assert kept == params
+    assert [type(value) for value in kept.values()] == [str, bool, float, type(None), list]
+
+
+class Few(enum.IntEnum):
+    EIGHT = 8
+
+
 def broken(*arguments):
     raise ZeroDivisionError("division by zero")
 
@@ -64,6 +80,18 @@ FIELDS = {
     "variant's name": ({"variants": {"w-8": {}}}, "variants", "'w-8' is no variant name", "letters"),
     "parameters": ({"variants": {"w8": {"block": {1, 2}}}}, "variants['w8']", "can't be kept", "lists or dicts"),
     "tuple parameter": ({"variants": {"w8": {"block": (1, 2)}}}, "variants['w8']", "can't be kept", "lists"),
+    "enum parameter": ({"variants": {"w8": {"num_warps": Few.EIGHT}}}, "variants['w8']", "can't be kept", "numbers"),
+    "surrogate parameter": ({"variants": {"w8": {"text": "\ud800"}}}, "variants['w8']", "can't be kept", "texts"),
+    "NaN parameter": ({"variants": {"w8": {"scale": float("nan")}}}, "variants['w8']", "can't be kept", "numbers"),
+    "large parameters": (
+        {"variants": {"w8": {"text": 1013 * "x"}}},
+        "variants['w8']",
+        "take 1025 bytes as JSON, 1024 is the most",
+        "shortly",
+    ),
+    "bool for a number": ({"variants": {"w8": {"num_warps": True}}}, "variants['w8']", "num_warps=True is no", "=8"),
+    "float for a number": ({"variants": {"w8": {"num_warps": 4.0}}}, "variants['w8']", "num_warps=4.0 is no", "=8"),
+    "long variant's name": ({"variants": {101 * "w": {}}}, "variants", "has 101 characters", "100 at most"),
     "unknown parameter": (
         {"variants": {"w8": {"warps": 8}}},
         "variants['w8']",

@@ -128,6 +128,53 @@ VALUES = {
     "number as range": (rule("triton: 3.7, reason: x", "exclude"), "6: exclude[0].triton", "must be text", "quotes"),
     "any version": (rule("triton: '', status: timeout, reason: x"), "6: expect[0].triton", "no range of", "'<3.7'"),
     "empty range": (rule("triton: '>=3.8,<3.7', reason: x", "exclude"), "6: exclude[0].triton", "no version", "'<3.7'"),
+    "evidence that no plan has": (
+        rule("evidence: emulated, reason: x", "exclude"),
+        "6: exclude[0].evidence",
+        "unknown evidence 'emulated'",
+        "compiled",
+    ),
+    "long reason": (
+        rule(f"kernel: gelu, status: timeout, reason: {'why ' * 126}"),
+        "6: expect[0].reason",
+        "has 503 characters",
+        "500 at most",
+    ),
+    "long reason of an exclusion": (
+        rule(f"kernel: gelu, reason: {501 * 'x'}", "exclude"),
+        "6: exclude[0].reason",
+        "has 501 characters",
+        "500 at most",
+    ),
+    "long name": (
+        kernel(f"variants: [{101 * 'w'}]"),
+        "3: kernels.softmax.variants[0]",
+        "101 characters",
+        "100 at most",
+    ),
+    "surrogate in a path": (kernel(r'path: "\ud800.py"'), "3: kernels.softmax.path", "surrogate", "remove it"),
+    "NUL in a file's name": (
+        GOOD + 'targets_files: ["\\0"]\n',
+        "5: targets_files[0]",
+        "control character",
+        "remove it",
+    ),
+    "escape in a reason": (
+        rule(r'kernel: gelu, reason: "a\e[31mb"', "exclude"),
+        "6: exclude[0].reason",
+        "control",
+        "it",
+    ),
+    "key that is a number": (GOOD + "5: x\n", "5: [5]", "a key must be text, not a number", "in quotes"),
+    "kernel that is a number": ("kernels: {5: }\ntargets: [h200]\n", "1: kernels[5]", "not a number", "in quotes"),
+    "key that is a list": ("kernels: {[a, b]: }\ntargets: [h200]\n", "1: kernels", "text, not a list", "write a name"),
+    "capital key": (
+        GOOD.replace("kernels", "Kernels"),
+        "1: Kernels",
+        "unknown key 'Kernels' (other mistakes at line 1)",
+        "did you mean kernels",
+    ),
+    "huge shape": (kernel(f"shapes: [8x{10**18}]"), "3: kernels.softmax.shapes[0]", "is no shape", "18 digits"),
     "rule for everything": (rule("reason: x", "exclude"), "6: exclude[0]", "selects every cell", "at least one of"),
 }
 
@@ -146,6 +193,33 @@ def test_shape(refused, shape):
     assert error.place == "matrix.yaml:3: kernels.softmax.shapes[0]"
     assert "is no shape" in error.message
     assert "4096x4096" in error.remedy
+
+
+def test_aliases_that_grow_without_end(refused):
+    """Ten lists of ten lists each, twelve deep, are a text of 10^12 entries."""
+    lists = "".join(f"    - &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]\n" for n in range(1, 12))
+    error = refused(f"kernels:\n  a:\n   shapes:\n    - &x0 [1]\n{lists}targets: [h200]\n")
+    assert error.place == "matrix.yaml:4: kernels.a.shapes[0]"
+    assert error.message.startswith("a list is no shape")
+
+
+def test_reasons_of_the_longest_length_are_kept(tmp_path):
+    path = tmp_path / "matrix.yaml"
+    path.write_text(rule(f"kernel: gelu, status: timeout, reason: {500 * 'x'}"))
+    assert read_matrix(path).expectations[0].reason == 500 * "x"
+
+
+def test_path_that_is_not_utf8(tmp_path):
+    with pytest.raises(MatrixError, match="has a path that is not UTF-8") as caught:
+        read_matrix(tmp_path / "\udcff.yaml")
+    assert r"\udcff.yaml" in caught.value.place
+
+
+def test_kernel_file_with_a_name_too_long(tmp_path):
+    path = tmp_path / "matrix.yaml"
+    path.write_text(f"kernels: {{a: {{path: {300 * 'x'}.py}}}}\ntargets: [h200]\n")
+    with pytest.raises(MatrixError, match="unknown kernel 'a': no file"):
+        check_kernel_files(read_matrix(path))
 
 
 def test_other_mistakes_are_counted(refused):
