@@ -76,7 +76,14 @@ def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
     if introspection.cases:  # with none, the failures alone are the message
         version = introspection.host.triton
         plan = expand(
-            matrix, introspection.cases, targets, tier=tier, targets=selection, present=present, triton=version
+            matrix,
+            introspection.cases,
+            targets,
+            tier=tier,
+            targets=selection,
+            present=present,
+            triton=version,
+            resolve=lambda name: catalog.get(name).name,
         )
     return Prepared(matrix, plan, introspection.cases, introspection.failures, introspection, targets, devices)
 
