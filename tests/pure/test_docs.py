@@ -2,13 +2,15 @@
 
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import portkit
 from portkit.cli import COMMANDS
-from portkit.model import Status
+from portkit.model import KernelCase, Status
+from portkit.plan.matrix_format import RULED
 
 ROOT = Path(portkit.__file__).parent.parent
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -62,3 +64,20 @@ def test_base_install_brings_neither_torch_nor_triton():
     base = {name_of(each) for each in PROJECT["dependencies"]}
     assert not base & {"torch", "triton", "numpy", "liger-kernel"}
     assert {name_of(each) for each in EXTRAS["run"]} >= {"torch", "triton"}
+
+
+def test_readme_leads_to_every_document():
+    linked = set(re.findall(r"\]\((docs/[a-z-]+\.md)\)", README))
+    assert linked == {f"docs/{each.name}" for each in (ROOT / "docs").glob("*.md")}
+
+
+def test_every_field_of_a_kernel_case_is_explained():
+    text = (ROOT / "docs/kernels.md").read_text(encoding="utf-8")
+    rows = "".join(re.findall(r"(?m)^\| (`.+?) \|", text))
+    assert [each.name for each in fields(KernelCase) if not re.search(rf"`{each.name}[`(]", rows)] == []
+
+
+def test_every_evidence_of_a_rule_is_named():
+    text = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
+    row = re.search(r"(?m)^\| `evidence` \|(.+)\|$", text)[1]
+    assert re.findall(r"`(\w+)`", row) == list(RULED)
