@@ -197,7 +197,7 @@ def _telling_launches(build: Build) -> set[int]:
 
 def _with_launches(record: Record, build: Build, launches: tuple[Launch, ...]) -> Record:
     cut = dataclasses.replace(build, launches=launches)
-    omitted = build.omitted_launches + len(build.counted) - len(cut.counted)
+    omitted = build.omitted_launches + build.launch_count - cut.launch_count
     return dataclasses.replace(record, build=dataclasses.replace(cut, omitted_launches=omitted))
 
 

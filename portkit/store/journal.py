@@ -253,7 +253,7 @@ def why_no_report(path: Path) -> str | None:
     return None if kind == "header" else f"begins with a line of kind {kind}, not with its header"
 
 
-_LONGEST_HEADER = 1 << 20
+_LONGEST_HEADER = 1 << 26
 """Bytes: a longer first line is no header."""
 
 

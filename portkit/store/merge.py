@@ -173,9 +173,11 @@ def _version(text: str | None) -> Version:
 def _failure_warnings(headers: Iterable[Header]) -> Iterator[str]:
     for header in headers:
         if header.failures:
-            causes = "; ".join(f"{kernel} ({_brief(why)})" for kernel, why in sorted(header.failures.items()))
-            kernels = _count(len(header.failures), "kernel")
-            yield f"run {header.run_id} has no rows of {kernels} whose file can't be used: {causes}"
+            causes = [f"{kernel} ({_brief(why)})" for kernel, why in sorted(header.failures.items())]
+            more = [f"and {len(causes) - _CAUSES} more"] if len(causes) > _CAUSES else []
+            kernels = _count(len(causes), "kernel")
+            named = "; ".join(causes[:_CAUSES] + more)
+            yield f"run {header.run_id} has no rows of {kernels} whose file can't be used: {named}"
 
 
 def _brief(text: str) -> str:
@@ -183,6 +185,7 @@ def _brief(text: str) -> str:
     return textwrap.shorten((text.splitlines() or ["no reason"])[0], _CAUSE_CHARACTERS, placeholder=" …")
 
 
+_CAUSES = 10
 _CAUSE_CHARACTERS = 200
 
 

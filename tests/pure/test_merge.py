@@ -170,6 +170,14 @@ def test_kernels_whose_file_can_not_be_used_are_counted_and_named(tmp_path):
     assert f"- {dataset.warnings[0]}\n" in text
 
 
+def test_of_many_kernels_that_can_not_be_used_ten_are_named(tmp_path):
+    here = run(1, failures={f"k{i:02}": "is no kernel file, " + "x" * 500 for i in range(12)})
+    write(tmp_path, here, record(run=here))
+    (warning,) = merge([tmp_path]).warnings
+    assert warning.startswith("run run1 has no rows of 12 kernels whose file can't be used: k00 (is no kernel file,")
+    assert warning.endswith("k09 (is no kernel file, …); and 2 more")
+
+
 def test_a_damaged_report_is_raised(tmp_path):
     path = write(tmp_path, run(1), record(run=run(1)))
     path.write_bytes(path.read_bytes().replace(b"softmax", b"softmin"))
