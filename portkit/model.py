@@ -489,6 +489,7 @@ class Launch:
     lacks: tuple[str, ...] = ()  # what the source asked for and the binary provably has not, each in words
     trial: bool = False  # made by an autotuner to choose among configurations
     forward: bool = False  # made by the forward pass of a backward cell, whose figures leave it out
+    count: int = 1  # times that one call makes it, all alike
 
 
 @dataclass(frozen=True)
@@ -536,7 +537,7 @@ class Build:
     @property
     def launch_count(self) -> int:
         """Launches of one call that figures count, those a record had no room for included."""
-        return len(self.counted) + self.omitted_launches + (self.tuning.calls if self.tuning else 0)
+        return sum(x.count for x in self.counted) + self.omitted_launches + (self.tuning.calls if self.tuning else 0)
 
     @property
     def registers_per_thread(self) -> int | None:

@@ -48,10 +48,11 @@ class _Recorded:
     cache_hash: str
     call: TunedCall | None  # that it is a trial of, on an absent target
 
-    def final(self, *, keep_forward: bool) -> Launch:
+    def final(self, count: int, *, keep_forward: bool) -> Launch:
         """The launch with the marks that hold once all launches are known."""
         trial = self.launch.trial and not (self.call and self.call.settled)
-        return dataclasses.replace(self.launch, trial=trial, forward=self.launch.forward and keep_forward)
+        forward = self.launch.forward and keep_forward
+        return dataclasses.replace(self.launch, trial=trial, forward=forward, count=count)
 
 
 class Recorder:
@@ -83,6 +84,8 @@ class Recorder:
         self.compile_seconds: dict[str, float] = {}  # cache hash → seconds, absent for cache hits
         self._hits: set[str] = set()
         self._launches: list[_Recorded] = []
+        self._counts: list[int] = []  # how often each of them was made
+        self._places: dict[tuple[str, Grid, bool], int] = {}  # of those that are no trials
         self._tried: set[tuple[str, Grid]] = set()
         self._idle: list[str] = []
         self._known: dict[str, Launch] = {}  # cache hash → what every launch of the kernel has alike
@@ -94,21 +97,25 @@ class Recorder:
             return
         if self.silent or (self.call and not self.trial) or (self.trial and self._seen(kernel.hash, grid)):
             return
+        if not self.trial and not self._new(kernel.hash, grid):
+            return
         launch = self.describe(kernel, grid)
+        self._counts.append(1)
         self._launches.append(_Recorded(launch, kernel.hash, self.call))
         if self.call:
             self.call.launches.append(launch)
 
     def take(self) -> Build:
         """The build of all launches since the last call, and forget them."""
-        recorded, calls = self._launches, self.calls
+        recorded, counts, calls = self._launches, self._counts, self.calls
         self.clear()
         forward = any(not x.launch.forward for x in recorded) or any(not call.forward for call in calls)
-        launches = tuple(x.final(keep_forward=forward) for x in recorded)
+        launches = tuple(x.final(n, keep_forward=forward) for x, n in zip(recorded, counts, strict=True))
         ran = [call for call in calls if call.launches or call.failed]  # not those of an empty grid
         open_calls = [call for call in ran if not call.settled and not (forward and call.forward)]
         certain = [x for x in launches if not x.trial and not x.forward]
-        return Build(launches, digest([x.cache_hash for x in recorded]), tuning=summarize(open_calls, certain))
+        built = [x.cache_hash for x, n in zip(recorded, counts, strict=True) for _ in range(n)]
+        return Build(launches, digest(built), tuning=summarize(open_calls, certain))
 
     @property
     def forward(self) -> bool:
@@ -117,7 +124,8 @@ class Recorder:
 
     def clear(self) -> None:
         """Forget what was recorded."""
-        self._launches, self.calls, self._tried, self._idle = [], [], set(), []
+        self._launches, self._counts, self._places = [], [], {}
+        self.calls, self._tried, self._idle = [], set(), []
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -127,6 +135,15 @@ class Recorder:
     def fatal(self) -> Outcome | None:
         """What a configuration failed with, if that ends the call on a device."""
         return next((call.fatal for call in self.calls if call.fatal), None)
+
+    def _new(self, cache_hash: str, grid: Grid) -> bool:
+        """Whether this launch was not yet made alike; counts it if it was."""
+        key = (cache_hash, grid, self.forward)
+        if key in self._places:
+            self._counts[self._places[key]] += 1
+            return False
+        self._places[key] = len(self._launches)
+        return True
 
     def _seen(self, cache_hash: str, grid: Grid) -> bool:
         """Whether a trial on a device made this launch before; it makes hundreds."""

@@ -88,7 +88,7 @@ def test_an_empty_grid_runs_nothing_and_has_no_figures(built):
 def test_thousands_of_launches_are_read_once(built):
     result = built["many", "h200"]
     assert (result.outcome.status, result.build.launch_count) == (Status.BUILT, 2000)
-    assert result.build.launches[0] == result.build.launches[-1]
+    assert [launch.count for launch in result.build.launches] == [2000]
 
 
 @pytest.mark.parametrize(("name", "kind"), [("returns_nothing", "NoneType"), ("returns_a_dict", "dict")])
