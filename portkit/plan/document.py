@@ -64,7 +64,11 @@ def read_document(path: Path) -> Document:
     """
     name = display_name(path)
     if not _is_utf8(str(path.absolute())):
-        raise MatrixError("has a path that is not UTF-8", place=ascii(name), remedy="rename its folder or the file")
+        raise MatrixError(
+            "has a path that no text can hold in this locale's encoding",
+            place=ascii(name),
+            remedy="rename its folder or the file, or use a UTF-8 locale",
+        )
     data = _parse(_text(path, name), name)
     if data is None:
         raise MatrixError("the file is empty", place=name, remedy="write at least `kernels:` and `targets:`")

@@ -1,6 +1,7 @@
 """The child process that reads kernel cases, with files that print, fail and die."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -157,6 +158,23 @@ def test_torch_that_does_not_import(tmp_path, monkeypatch, text, message):
     with pytest.raises(HostError, match=message) as caught:
         introspect([CaseSource("good", path="/none.py")], [])
     assert "portkit doctor" in caught.value.remedy
+
+
+def test_words_beyond_ascii_in_any_locale(tmp_path):
+    (tmp_path / "k.py").write_text("raise ValueError('größer als 4 µs')\n", encoding="utf-8")
+    ask = (
+        "import sys\nfrom portkit.model import CaseSource\nfrom portkit.plan.cases import introspect\n"
+        "found = introspect([CaseSource('k', path=sys.argv[1])], [])\n"
+        "print(ascii(found.failures['k'].message))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", ask, str(tmp_path / "k.py")],
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == ascii("import failed: ValueError: größer als 4 µs")
 
 
 def test_package_that_is_not_installed():
