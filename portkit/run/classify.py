@@ -42,6 +42,14 @@ _UNKNOWN = (UnknownPropertyError, UnknownTimeError, CompiledHostError)
 _TOOL_FAULTS = frozenset({"RuntimeError", "PTXASError", "MLIRError", "CalledProcessError", "FileNotFoundError"})
 """Types by which Triton's C++ and the programs it calls report that they failed."""
 
+_HOST_FAULTS = (OSError, MemoryError)
+"""Causes that say nothing about the kernel: a disk that is full, a folder that can't be made, no memory."""
+
+_ROOM = (
+    "see that there is memory, and that Triton's cache (TRITON_CACHE_DIR, else .triton/cache in the home folder) "
+    "and the folder for temporary files (TMPDIR) can be written to and have room"
+)
+
 _NAMED_REFUSALS = ("Implicit conversion of CUDA", "not supported", "unsupported", "is only supported")
 """Words with which Triton's C++ names what it refuses, instead of failing at it."""
 
@@ -63,13 +71,20 @@ def classify(error: BaseException) -> Outcome:
         ``compile_error`` for a compiler or one of its tools that fails at its work, and
         for text that is wrong on every target;
         ``backend_missing`` where Triton lacks the vendor's backend;
-        ``capture_failed`` for anything raised by host code, with its line.
+        ``capture_failed`` for anything raised by host code, with its line, and for a disk or
+        a memory that is full.
     """
     if isinstance(error, LaunchRefusedError):
         return Outcome(Status.LAUNCH_ERROR, Stage.RUN, f"{describe(error)} at {failing_line(error)}")
     if isinstance(error, _UNKNOWN) or not _from_triton(error):
         return Outcome(Status.CAPTURE_FAILED, Stage.CAPTURE, f"{describe(error)} at {failing_line(error)}")
+    if _is_host_fault(root_cause(error)):
+        return Outcome(Status.CAPTURE_FAILED, Stage.COMPILE, f"{describe(error)}; {_ROOM}")
     return Outcome(_compiler_status(error), Stage.COMPILE, describe(error))
+
+
+def _is_host_fault(cause: BaseException) -> bool:
+    return isinstance(cause, _HOST_FAULTS) and type(cause).__name__ not in _TOOL_FAULTS
 
 
 def root_cause(error: BaseException) -> BaseException:
