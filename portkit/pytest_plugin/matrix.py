@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from portkit.errors import PortkitError, ReportError
+from portkit.errors import PortkitError
 from portkit.model import PlannedCell, Record
 from portkit.plan.expand import Selection
 from portkit.pytest_plugin.display import make_display
 from portkit.run.benchmark import Choices, Prepared, Run, default_limits, prepare
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Limits
-from portkit.run.limits import parse_memory, parse_stages
+from portkit.run.limits import check_seconds, parse_memory, parse_stages
 from portkit.run.progress import LiveLine, PlainLines, summary
 from portkit.run.resume import find_report
 from portkit.run.session import Session
@@ -35,18 +35,23 @@ RESUMED = pytest.StashKey[Report]()
 INTERRUPTIONS = pytest.StashKey[Interruptions]()
 DISPLAY = pytest.StashKey[LiveLine | PlainLines]()
 
+_SUFFIXES = (".yaml", ".yml")
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Point the collection at the matrix, and start loading torch meanwhile."""
-    if getattr(config.option, "numprocesses", None):
-        raise pytest.UsageError("portkit spreads cells over the cores itself: drop -n / --numprocesses")
+    if getattr(config.option, "numprocesses", None) or getattr(config.option, "dist", "no") != "no":
+        raise pytest.UsageError(
+            "portkit spreads cells over the cores itself: drop -n / --numprocesses, --dist and --tx"
+        )
     config.args = _matrix_arguments(config)
     if config.option.collectonly:
         return
     with _usage_errors():
         if name := config.getoption("portkit_resume"):
             config.stash[RESUMED] = read_report(find_report(_folder(config), name))
+        _wait(config)  # a wrong one is told before anything starts
         session = Session(_limits(config))
     config.stash[INTERRUPTIONS] = interruptions = Interruptions()
     interruptions.install()
@@ -64,7 +69,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """The matrix file is a collector."""
-    if file_path.suffix in (".yaml", ".yml"):
+    if file_path.suffix in _SUFFIXES:
         return MatrixFile.from_parent(parent, path=file_path)
     return None
 
@@ -80,7 +85,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         folder=_folder(config),
         resume=Path(resumed.path) if resumed else None,
         same_device=config.getoption("portkit_same_device"),
-        wait_seconds=config.getoption("portkit_wait"),
+        wait_seconds=_wait(config),
         sanitize=config.getoption("portkit_sanitize"),
     )
     display = make_display(config)
@@ -186,8 +191,8 @@ class CellItem(pytest.Item):
         run = self.config.stash[RUN]
         try:
             record = run.record_of(self.planned)
-        except ReportError as error:
-            if run.failure is None:  # this cell alone could not be written
+        except PortkitError as error:
+            if run.failure is None:  # this cell alone can't be written
                 raise
             pytest.exit(error.render(), returncode=pytest.ExitCode.INTERRUPTED)
         self.user_properties.append(("portkit_status", record.outcome.status.value))
@@ -232,17 +237,43 @@ def _keywords(planned: PlannedCell) -> Iterable[str]:
 def _matrix_arguments(config: pytest.Config) -> list[str]:
     """What to collect: a matrix named on the command line, or the option's."""
     named = config.args if config.args_source is pytest.Config.ArgsSource.ARGS else []
-    matrices = [arg for arg in named if Path(arg.partition("::")[0]).suffix in (".yaml", ".yml")]
+    matrices = [arg for arg in named if Path(arg.partition("::")[0]).suffix in _SUFFIXES]
     if others := [arg for arg in named if arg not in matrices]:
         raise pytest.UsageError(
             f"--benchmark collects the matrix and nothing else: drop {' '.join(others)}, or name a matrix file"
         )
-    path = config.invocation_params.dir / config.getoption("portkit_matrix")
-    if not matrices and not path.is_file():
+    here = config.invocation_params.dir
+    files = {(here / arg.partition("::")[0]).resolve(): arg.partition("::")[0] for arg in matrices}
+    if len(files) > 1:
+        raise pytest.UsageError(
+            f"one run has one matrix, {len(files)} are named: {' '.join(files.values())}\n"
+            "  remedy: run each by itself and merge the reports, or put the kernels into one file"
+        )
+    arguments = matrices or [str(_relative(_configured(config), config))]
+    if any("[" in arg.partition("::")[0] for arg in arguments):
+        raise pytest.UsageError(
+            f"pytest takes the bracket in {arguments[0].partition('::')[0]} for parameters\n"
+            "  remedy: run from the matrix's own folder, or rename it"
+        )
+    return arguments
+
+
+def _configured(config: pytest.Config) -> Path:
+    """The option's matrix."""
+    path = config.invocation_params.dir / str(config.getoption("portkit_matrix"))
+    if not path.is_file():
         raise pytest.UsageError(
             f"no matrix at {_relative(path, config)}\n  remedy: name one with --portkit-matrix FILE"
         )
-    return matrices or [str(path)]
+    if path.suffix not in _SUFFIXES:
+        raise pytest.UsageError(
+            f"a matrix is a .yaml or .yml file, not {path.name}\n  remedy: rename it, or name another"
+        )
+    return path
+
+
+def _wait(config: pytest.Config) -> float:
+    return check_seconds(config.getoption("portkit_wait"), "--portkit-wait", zero=True)
 
 
 def _folder(config: pytest.Config) -> Path:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from portkit import __version__
-from portkit.errors import PortkitError
+from portkit.errors import PortkitError, ReportError, WorkerError
 from portkit.model import (
     INTERPRETER,
     CaseDeclaration,
@@ -35,12 +36,13 @@ from portkit.model import (
 )
 from portkit.plan.cases import Introspection, introspect
 from portkit.plan.expand import Selection, default_tier, expand
-from portkit.plan.matrix import read_matrix
+from portkit.plan.matrix import check_kernel_files, read_matrix
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Limits, Watch
-from portkit.run.limits import default_memory
+from portkit.run.limits import check_seconds, default_memory
 from portkit.run.locks import hold_devices
 from portkit.run.resume import check_resumable, is_repeated
+from portkit.run.scrub import scrub
 from portkit.run.session import Session, chains_for
 from portkit.store.journal import Journal, Report, new_run_id, utc_now
 from portkit.store.record import make_record
@@ -67,6 +69,7 @@ def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
         PortkitError: the matrix, the catalogue or the host does not allow a run.
     """
     matrix = read_matrix(path)
+    check_kernel_files(matrix)
     catalog = load_catalog([Path(name) for name in matrix.target_files])
     introspection = introspect([kernel.source for kernel in matrix.kernels], matrix.target_files)
     devices = introspection.host.devices
@@ -158,15 +161,28 @@ class Run:
         """The record of a cell; waits for it, and writes what comes in meanwhile.
 
         Raises:
-            ReportError: the report can't be written, and the run can't go on; or this
-                record alone can't, and ``failure`` stays None.
+            PortkitError: the run can't go on, as ``failure`` says; or this cell alone can't
+                be written, and ``failure`` is None.
         """
         while planned.label not in self.records:
             if error := self.failure or self._refused.get(planned.label):
                 raise error
-            if next(self._arriving, _END) is _END:
-                self._keep(planned, _never_answered(planned))
+            with self._breaking_off():
+                if next(self._arriving, _END) is _END:
+                    self._keep(planned, _never_answered(planned))
         return self.records[planned.label]
+
+    @contextmanager
+    def _breaking_off(self) -> Iterator[None]:
+        """After a bug of ours the run stops: nothing is known of the cells that are left."""
+        try:
+            yield
+        except PortkitError as error:
+            self.failure = error
+            raise
+        except Exception as error:
+            self.failure = WorkerError(f"the run broke off: {type(error).__name__}: {error}")
+            raise
 
     def finish(self, exit_state: str) -> None:
         """End the report and close processes; what was finished is kept either way."""
@@ -226,20 +242,32 @@ class Run:
         """Write a cell's record, wholly, whatever signal comes; note why it can't be."""
         with self._interruptions.held():
             try:
-                record = self.journal.append(self._record(planned, result))
-            except PortkitError as error:
+                record = self._append(planned, result)
+            except ReportError as error:
                 self._note(error, planned)
                 return
             self.records[planned.label] = record
             if self._watch:
                 self._watch.finished(record)
 
-    def _note(self, error: PortkitError, planned: PlannedCell) -> None:
-        """A disk that refuses ends the run; a record that is too large costs its own cell."""
-        if isinstance(error.__cause__, OSError) or self.journal.closed:
+    def _append(self, planned: PlannedCell, result: CellResult) -> Record:
+        """Write the record; one that no line can hold gives way to one that says so."""
+        try:
+            return self.journal.append(self._record(planned, result))
+        except (ReportError, ValueError, TypeError) as error:
+            if self._disk_refused(error):
+                raise
+            return self.journal.append(self._record(planned, _unwritable(result, error)))
+
+    def _note(self, error: ReportError, planned: PlannedCell) -> None:
+        """A disk that refuses ends the run; a cell whose names no line can hold costs itself."""
+        if self._disk_refused(error):
             self.failure = error
         else:
             self._refused[planned.label] = error
+
+    def _disk_refused(self, error: Exception) -> bool:
+        return isinstance(error.__cause__, OSError) or self.journal.closed
 
     def _record(self, planned: PlannedCell, result: CellResult) -> Record:
         declaration = self._prepared.declarations[planned.cell.case]
@@ -267,12 +295,36 @@ class RunWatch(Watch, Protocol):
 
 
 _END = object()
+_LONGEST = 400  # characters of a cause in the header
+
+
+def _brief(error: PortkitError) -> str:
+    """The cause in one line, without a user's paths."""
+    text = scrub(error.render().partition("\n")[0])
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 2]} …"
+
+
+def _unwritable(result: CellResult, error: Exception) -> CellResult:
+    """What is said of a cell whose own record can't be written."""
+    reason = error.message if isinstance(error, PortkitError) else f"{type(error).__name__}: {error}"
+    message = f"its record can't be written: {reason}; it was {result.outcome.status}"
+    outcome = Outcome(Status.CAPTURE_FAILED, result.outcome.stage, scrub(message))
+    return CellResult(result.cell, result.evidence, outcome, seconds=result.seconds)
 
 
 def default_limits(cell_seconds: float | None = None) -> Limits:
-    """One worker a core that this process may use."""
+    """One worker a core that this process may use.
+
+    Args:
+        cell_seconds: time limit of one cell; None for the default.
+
+    Raises:
+        HostError: that is no time.
+    """
     limits = Limits(workers=len(os.sched_getaffinity(0)), memory_bytes=default_memory())
-    return limits if cell_seconds is None else replace(limits, cell_seconds=cell_seconds)
+    if cell_seconds is None:
+        return limits
+    return replace(limits, cell_seconds=check_seconds(cell_seconds, "--portkit-cell-seconds"))
 
 
 def _measured_devices(prepared: Prepared, cells: Sequence[PlannedCell]) -> dict[str, Device]:
@@ -309,6 +361,7 @@ def _header(prepared: Prepared, cells: Sequence[PlannedCell]) -> Header:
         cells=len(cells),
         host=prepared.introspection.host,
         targets=tuple(dict.fromkeys(planned.cell.target for planned in cells)),
+        failures={name: _brief(error) for name, error in prepared.failures.items()},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -53,9 +54,25 @@ def parse_stages(options: Iterable[str]) -> dict[Stage, float]:
 
 
 def _seconds(text: str, entry: str) -> float:
-    if not re.fullmatch(r"\d+(\.\d+)?", text) or not float(text):
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) or not float(text):
         raise HostError(f"not a time limit: {entry!r}", place=_OPTION, remedy="write seconds, such as compile=60")
     return float(text)
+
+
+def check_seconds(value: float, option: str, *, zero: bool = False) -> float:
+    """A time that a user gave as a number, above 0.
+
+    Args:
+        value: seconds.
+        option: where it was given, for the message.
+        zero: whether 0 is a time, too.
+
+    Raises:
+        HostError: negative, endless or not a number.
+    """
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+        raise HostError(f"not a time in seconds: {value:g}", place=option, remedy="write one such as 60")
+    return value
 
 
 def parse_memory(text: str) -> int:
@@ -64,8 +81,8 @@ def parse_memory(text: str) -> int:
     Raises:
         HostError: not a size.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if match is None or not float(match[1]):
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None or float(match[1]) * _UNITS[match[2].upper()] < 1:
         raise HostError(f"not a size of memory: {text!r}", place="--portkit-memory", remedy="write one such as 8G")
     return int(float(match[1]) * _UNITS[match[2].upper()])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import textwrap
 
 import pytest
@@ -172,7 +173,9 @@ def test_a_broken_kernel_file_costs_only_itself(project):
     project.path.joinpath("matrix.yaml").write_text(matrix)
     result = benchmark(project, "--portkit-target", "h200")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*broken.py:3: import failed: ModuleNotFoundError: No module named 'no_such_module'*"])
+    cause = "broken.py:3: import failed: ModuleNotFoundError: No module named 'no_such_module'"
+    result.stdout.fnmatch_lines([f"*{cause}*"])
+    assert lines(project)[0]["failures"] == {"broken": cause}
 
 
 def test_where_every_kernel_file_is_broken_each_is_named(project):
@@ -187,7 +190,7 @@ def test_a_reference_that_raises(project):
     project.path.joinpath("kernels.py").write_text(text)
     result = benchmark(project, "--portkit-target", "interpreter")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["reference_failed (reference): ValueError: not for this shape at */kernels.py:*"])
+    result.stdout.fnmatch_lines(["reference_failed (reference): ValueError: not for this shape at kernels.py:*"])
 
 
 @pytest.mark.parametrize(
@@ -208,6 +211,39 @@ def test_bad_options_give_a_message_and_no_traceback(project, arguments, message
     assert "Traceback" not in text
     assert "INTERNALERROR" not in text
     (result.stdout if message.strip("*") in "\n".join(result.outlines) else result.stderr).fnmatch_lines([message])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["matrix.yaml", "./other.yaml"], "*one run has one matrix, 2 are named: matrix.yaml ./other.yaml*"),
+        (["--portkit-matrix", "matrix.txt"], "*a matrix is a .yaml or .yml file, not matrix.txt*"),
+        (["--portkit-matrix", "a[[]b] c/matrix.yaml"], "*pytest takes the bracket in a[[]b] c/matrix.yaml for*"),
+        (["--portkit-cell-seconds", "-5"], "*--portkit-cell-seconds: not a time in seconds: -5*"),
+        (["--portkit-wait", "nan"], "*--portkit-wait: not a time in seconds: nan*"),
+        (["--portkit-limit", "compile=inf"], "*not a time limit: 'compile=inf'*"),
+        (["-p", "xdist", "--dist", "load", "--tx", "2*popen"], "*drop -n / --numprocesses, --dist and --tx*"),
+        (["-n", "2"], "*drop -n / --numprocesses, --dist and --tx*"),
+    ],
+)
+def test_what_pytest_can_not_do_is_refused_before_anything_starts(project, arguments, message):
+    project.path.joinpath("other.yaml").write_text(MATRIX)
+    project.path.joinpath("matrix.txt").write_text(MATRIX)
+    project.path.joinpath("a[b] c").mkdir()
+    project.path.joinpath("a[b] c", "matrix.yaml").write_text(MATRIX)
+    result = project.runpytest_inprocess("--benchmark", *(argument.replace("[[]", "[") for argument in arguments))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([message])
+    result.stderr.no_fnmatch_line("*Traceback*")
+
+
+def test_a_kernel_without_a_file_is_named_by_line_with_the_nearest(project):
+    project.path.joinpath("matrix.yaml").write_text(MATRIX.replace("kernels.py", "kernel.py"))
+    result = benchmark(project)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(
+        ["matrix.yaml:4: kernels.double: unknown kernel 'double': no file kernel.py", "*did you mean kernels[?]"]
+    )
 
 
 def test_another_owner_of_the_option_is_named(project):
@@ -232,3 +268,14 @@ def test_collect_only_runs_nothing(project):
     assert result.ret == 0
     result.stdout.fnmatch_lines(["matrix.yaml::double[[]h200-1000-float32-w4-compiled[]]"])
     assert not list(project.path.glob("reports/local/*"))
+
+
+def test_a_folder_with_a_bracket_in_its_name(project):
+    folder = project.path / "a[b] c"
+    folder.mkdir()
+    for name in ("kernels.py", "matrix.yaml"):
+        project.path.joinpath(name).rename(folder / name)
+    project.chdir()
+    os.chdir(folder)
+    result = benchmark(project, "--collect-only", "-q", "--portkit-target", "h200")
+    result.stdout.fnmatch_lines(["*matrix.yaml::double[[]h200-1000-float32-w4-compiled[]]"])

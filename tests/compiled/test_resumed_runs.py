@@ -176,16 +176,6 @@ def test_a_full_disk_ends_the_run_with_what_was_finished(project):
     assert statuses(project) == [Status.BUILT] * 3
 
 
-def test_a_record_too_large_costs_only_its_own_cell(project):
-    kernels = project.path / "kernels.py"
-    wide = kernels.read_text().replace("def double(x, block)", "def double(x, block, note=None)")
-    kernels.write_text(wide.replace('"b512": {"block": 512}', '"b512": {"block": 512, "note": "n" * 5000}'))
-    result = benchmark(project)
-    result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["*names and parameters alone take * bytes, 4096 is the most*"])
-    assert read_report(path_of(project)).end.counts == {"built": 2}
-
-
 def test_options_that_stop_or_choose_leave_a_readable_report(project):
     kernels = project.path / "kernels.py"
     good = kernels.read_text()

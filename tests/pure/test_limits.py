@@ -29,6 +29,8 @@ def test_stages_that_are_not_named_keep_their_limits():
         ("plan=3", "no stage 'plan'"),
         ("run=0", "not a time limit: 'run=0'"),
         ("run", "not a time limit: 'run'"),
+        ("run=" + "9" * 400, "not a time limit"),
+        ("run=nan", "not a time limit"),
         ("run=-1", "write seconds, such as compile=60"),
     ],
 )
@@ -44,7 +46,7 @@ def test_sizes(text, size):
     assert parse_memory(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "0", "8X", "G", "-1G"])
+@pytest.mark.parametrize("text", ["", "0", "8X", "G", "-1G", "0.4", "9" * 400 + "T", "nan"])
 def test_a_wrong_size_is_named(text):
     with pytest.raises(HostError, match=re.escape(repr(text))):
         parse_memory(text)
