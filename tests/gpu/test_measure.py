@@ -144,7 +144,7 @@ def test_out_of_device_memory_is_said(target):
 
 def test_device_fault_fills_a_result(target):
     file = Path(__file__).parent / "cases" / "wild_store.py"
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}
     done = subprocess.run(
         [sys.executable, str(file), target.name], env=env, capture_output=True, text=True, timeout=120, check=False
     )

@@ -66,7 +66,7 @@ def _case(function):
         inputs=lambda make, shape, dtype: {"x": make.uniform(shape, dtype)},
         work=lambda shape, dtype: Work(8 * shape[0], 8 * shape[0], 0),
         shapes=((1024,), (2048,), (4096,)),
-        small_shapes=(),
+        small_shapes=((1024,),),
         dtypes=("float32",),
         variants={"default": {}},
     )

@@ -25,7 +25,7 @@ case = KernelCase(
     inputs=lambda make, shape, dtype: {"x": make.uniform(shape, dtype)},
     work=lambda shape, dtype: Work(1, 1, 1),
     shapes=((1024,),),
-    small_shapes=(),
+    small_shapes=((1024,),),
     dtypes=("float32",),
     variants={"default": {}},
 )
