@@ -121,13 +121,9 @@ class _Source:
 
 
 def _parse(path: Path) -> Any:
+    text = _text(path)
     try:
-        return YAML(typ="rt").load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        message, remedy = f"can't read the targets file: {error.strerror}", "name a file that exists and is readable"
-        raise CatalogError(message, place=str(path), remedy=remedy) from error
-    except UnicodeDecodeError as error:
-        raise CatalogError(f"not UTF-8: {error.reason}", place=str(path), remedy="save the file as UTF-8") from error
+        return YAML(typ="rt").load(text)
     except DuplicateKeyError as error:
         key = str(error.problem).partition(" with value")[0]
         raise CatalogError(key, place=_marked(path, error), remedy="keep one of the two") from error
@@ -137,6 +133,16 @@ def _parse(path: Path) -> Any:
     except Exception as error:  # the parser stumbles over wrong tags and odd keys in ways of its own
         message, remedy = f"not YAML: {error}", "check tags, indentation, brackets and quotes"
         raise CatalogError(message, place=str(path), remedy=remedy) from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CatalogError(f"not UTF-8: {error.reason}", place=str(path), remedy="save the file as UTF-8") from error
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+        message = f"can't read the targets file: {getattr(error, 'strerror', None) or error}"
+        raise CatalogError(message, place=str(path), remedy="name a file that exists and is readable") from error
 
 
 def _marked(path: Path, error: YAMLError) -> str:

@@ -125,6 +125,13 @@ def test_many_launches_keep_the_worst_figures_and_the_count(tmp_path):
     assert len(json.loads(read_blob(path, kept.blobs["launches"]))) == 60
 
 
+def test_launches_that_are_left_out_count_as_often_as_they_are_made(tmp_path):
+    whole = record(build=build(*(launch(registers=32 + i, count=10) for i in range(60))))
+    _, (kept,) = write(tmp_path, whole)
+    assert kept.build.launch_count == whole.build.launch_count == 600
+    assert kept.build.omitted_launches == 600 - 10 * len(kept.build.launches)
+
+
 def test_many_configurations_keep_the_range_and_the_count(tmp_path):
     whole = record(build=tuned_build(failed=98))
     path, (kept,) = write(tmp_path, whole)

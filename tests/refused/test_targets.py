@@ -1,5 +1,7 @@
 """Mistakes in targets files and names, each with its place and remedy."""
 
+from pathlib import Path
+
 import pytest
 
 from portkit.errors import CatalogError
@@ -96,6 +98,11 @@ def test_two_files_with_one_name(tmp_path):
 def test_no_file(tmp_path):
     with pytest.raises(CatalogError, match="No such file"):
         load_catalog([tmp_path / "none.yaml"])
+
+
+def test_a_path_that_no_file_can_have():
+    with pytest.raises(CatalogError, match=r"can't read the targets file: embedded null byte\n.*a file that exists"):
+        load_catalog([Path("\0")])
 
 
 def test_not_text(tmp_path):
