@@ -15,9 +15,7 @@ TARGETS = ("a100", "h200", "b200", "rtx5090", "mi250x", "mi300x", "mi355x", "rx7
 
 
 def test_warps_are_those_the_host_code_picks_on_each_vendor(workshop):
-    cells = [
-        Cell("liger_rms_norm", Direction.FORWARD, (8, 32768), "bfloat16", "default", target) for target in TARGETS
-    ]
+    cells = [Cell("liger_rms_norm", Direction.FORWARD, (8, 32768), "bfloat16", "default", target) for target in TARGETS]
     results = workshop.build(CaseSource("liger_rms_norm", path=str(EXAMPLE)), cells)
     for cell, result in results.items():
         rocm = workshop.catalog.get(cell.target).architecture.platform is Platform.ROCM
