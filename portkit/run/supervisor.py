@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import multiprocessing
 import os
 import re
@@ -420,9 +421,11 @@ def _end_group(worker: Worker) -> None:
 
 
 def _warm_up() -> None:
-    """Do once what every worker would do again: each takes about half a second."""
-    triton_key()  # hashes all of Triton; kept for the life of the process
-    torch.empty_like(torch.empty(1, device="meta"))  # imports torch's symbolic shapes
+    """Do once what every worker would do again."""
+    importlib.import_module("triton.experimental.gluon")  # Triton does so at the first launch, which takes 40 ms
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        triton_key()  # hashes all of Triton, a third of a second; kept for the life of the process
+        torch.empty_like(torch.empty(1, device="meta"))  # imports torch's symbolic shapes, as much again
 
 
 def main(arguments: list[str]) -> int:
