@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from types import SimpleNamespace
 
@@ -72,6 +74,28 @@ def test_a_process_killed_from_outside_is_no_verdict_on_the_kernel(guarded):
 def test_a_cell_that_takes_the_supervisor_with_it_is_found_and_given_up(guarded):
     fatal = build_three(guarded, "host_kills_parent")
     assert fatal.outcome == Outcome(Status.WORKER_LOST, Stage.RUN, "the supervisor ended (signal SIGKILL)")
+
+
+def test_cells_beside_one_that_takes_the_supervisor_with_it_are_built(guarded):
+    """Its own is first, so that every supervisor begins with it, another beside it."""
+    names = ("host_kills_parent", "host_exits", "host_hangs", "host_floods")
+    culprit, *others = (
+        Cell(name, Direction.FORWARD, (2048 if name == names[0] else 1024,), "float32", "default", "h200")
+        for name in names
+    )
+    lost, *results = guarded.build_cases("fatal.py", culprit, *others)
+    assert lost.outcome.status is Status.WORKER_LOST
+    assert [result.outcome for result in results] == [Outcome(Status.BUILT)] * 3
+
+
+def test_a_supervisor_that_was_killed_is_replaced():
+    session = Session(Limits(workers=1))
+    session.prestart()
+    (link,) = session._links.values()
+    os.kill(link._process.pid, signal.SIGKILL)
+    (result,) = Workshop(session).build_case("fatal.py", "host_exits", "h200", shape=(1024,))
+    session.close()
+    assert result.outcome == Outcome(Status.BUILT)
 
 
 def test_nothing_is_left_of_a_session_that_is_closed():
