@@ -204,7 +204,7 @@ class _Check:
         for option in _WHOLE & params.keys():
             if type(params[option]) not in (int, type(None)):
                 raise self.wrong(
-                    f"variants[{name!r}]", f"{option}={params[option]!r} is no whole number", f"write {option}=8"
+                    f"variants[{name!r}]", f"{option}={params[option]!r} is no whole number", "write an int, such as 8"
                 )
 
     def _accepts(self, name: str, params: Mapping[str, Any]) -> None:

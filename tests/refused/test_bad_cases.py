@@ -89,8 +89,13 @@ FIELDS = {
         "take 1025 bytes as JSON, 1024 is the most",
         "shortly",
     ),
-    "bool for a number": ({"variants": {"w8": {"num_warps": True}}}, "variants['w8']", "num_warps=True is no", "=8"),
-    "float for a number": ({"variants": {"w8": {"num_warps": 4.0}}}, "variants['w8']", "num_warps=4.0 is no", "=8"),
+    "bool for a number": (
+        {"variants": {"w8": {"num_warps": True}}},
+        "variants['w8']",
+        "num_warps=True is no",
+        "an int",
+    ),
+    "float for a number": ({"variants": {"w8": {"num_warps": 4.0}}}, "variants['w8']", "num_warps=4.0 is no", "an int"),
     "long variant's name": ({"variants": {101 * "w": {}}}, "variants", "has 101 characters", "100 at most"),
     "unknown parameter": (
         {"variants": {"w8": {"warps": 8}}},
