@@ -45,8 +45,8 @@ def _partial_sums(x_ptr, partial_ptr, n, BLOCK: tl.constexpr):
         total += tl.abs(tl.load(x_ptr + offset + lanes).to(tl.float32))
         offset += step
     start = full.to(tl.int64) * BLOCK
-    tail = (lanes < n - start) & (program == full % programs)
-    total += tl.abs(tl.load(x_ptr + start + lanes, mask=tail, other=0.0).to(tl.float32))
+    rest = tl.where(program == full % programs, n - start, 0)
+    total += tl.abs(tl.load(x_ptr + start + lanes, mask=lanes < rest, other=0.0).to(tl.float32))
     tl.store(partial_ptr + program, tl.sum(total, axis=0))
 
 
