@@ -81,5 +81,6 @@ case = KernelCase(
     reduction_length=lambda shape: 2,
     differentiable=("q", "k"),
     in_place=("q", "k"),
+    interpreter_gaps={"bfloat16": "it multiplies in bfloat16, which Triton's interpreter does on raw bits"},
     family_gaps={"tail": "a head has two halves, so its size is even"},
 )

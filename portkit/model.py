@@ -342,11 +342,12 @@ class Selector:
     evidence: Evidence | None = None
     shape: Shape | None = None
     triton: str | None = None  # range of Triton versions, such as "<3.7"; the plan keeps to it
+    direction: Direction | None = None
 
     def matches(self, cell: Cell, evidence: Evidence) -> bool:
         """Whether a cell of that evidence is among those selected, under a Triton of the range."""
-        wanted = (self.kernel, self.target, self.dtype, self.variant, self.evidence, self.shape)
-        actual = (cell.case, cell.target, cell.dtype, cell.variant, evidence, cell.shape)
+        wanted = (self.kernel, self.target, self.dtype, self.variant, self.evidence, self.shape, self.direction)
+        actual = (cell.case, cell.target, cell.dtype, cell.variant, evidence, cell.shape, cell.direction)
         return all(w is None or w == a for w, a in zip(wanted, actual, strict=True))
 
 

@@ -28,6 +28,7 @@ from portkit.model import (
     digest,
 )
 from portkit.plan.matrix import FULL
+from portkit.plan.matrix_format import SELECTORS
 
 QUICK = "quick"
 """The tier that runs where none is asked for and the matrix has it."""
@@ -327,7 +328,7 @@ class _Rules:
 
     def __call__(self, cell: Cell, evidence: Evidence) -> PlannedCell:
         shape = cell.shape if self._by_shape else None
-        key = (cell.case, cell.target, cell.dtype, cell.variant, evidence.value, shape)
+        key = (cell.case, cell.direction.value, cell.target, cell.dtype, cell.variant, evidence.value, shape)
         if key not in self._found:
             self._found[key] = self._find(cell, evidence)
         excluded, expectation = self._found[key]
@@ -411,6 +412,7 @@ def _within(select: Selector, targets: Collection[str], evidence: Collection[Evi
     axes: list[tuple[Any, Collection[Any]]] = [
         (select.target, targets),
         (select.evidence, evidence),
+        (select.direction, grid.directions),
         (select.shape, grid.shapes),
         (select.dtype, grid.dtypes),
         (select.variant, grid.variants),
@@ -421,6 +423,7 @@ def _within(select: Selector, targets: Collection[str], evidence: Collection[Evi
 def _near_rule(select: Selector, kernels: Sequence[_Kernel]) -> str:
     named = [kernel for kernel in kernels if select.kernel in (None, kernel.name)]
     axes = (
+        ("direction", select.direction, {way for kernel in named for way in kernel.whole.directions}),
         ("shape", select.shape, {shape for kernel in named for shape in (*kernel.whole.shapes, *kernel.small_shapes)}),
         ("dtype", select.dtype, {dtype for kernel in named for dtype in kernel.whole.dtypes}),
         ("variant", select.variant, {variant for kernel in named for variant in kernel.whole.variants}),
@@ -428,4 +431,4 @@ def _near_rule(select: Selector, kernels: Sequence[_Kernel]) -> str:
     for axis, wanted, values in axes:
         if wanted is not None and wanted not in values:
             return f"{axis} {_text(wanted)!r}: {nearest(_text(wanted), map(_text, values))}"
-    return "remove it, or mend its kernel, target, shape, dtype, variant and evidence: no cell has all of them together"
+    return f"remove it, or mend its {', '.join(SELECTORS)}: no cell has all of them together"

@@ -228,7 +228,8 @@ def _axes(entry: AxesFormat | None) -> Axes:
 
 def _selector(rule: RuleFormat) -> Selector:
     evidence = Evidence(rule.evidence) if rule.evidence else None
-    return Selector(rule.kernel, rule.target, rule.dtype, rule.variant, evidence, rule.shape, rule.triton)
+    direction = Direction(rule.direction) if rule.direction else None
+    return Selector(rule.kernel, rule.target, rule.dtype, rule.variant, evidence, rule.shape, rule.triton, direction)
 
 
 def _expectation(rule: ExpectFormat, document: Document, index: int) -> Expectation:

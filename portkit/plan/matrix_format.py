@@ -235,7 +235,7 @@ class KernelFormat(AxesFormat):
         return self
 
 
-SELECTORS = ("kernel", "target", "shape", "dtype", "variant", "evidence", "triton")
+SELECTORS = ("kernel", "target", "direction", "shape", "dtype", "variant", "evidence", "triton")
 """Keys by which a rule selects cells."""
 
 
@@ -247,6 +247,7 @@ class RuleFormat(_Section):
     dtype: Given[DtypeName] = None
     variant: Given[VariantName] = None
     evidence: Given[EvidenceName] = None
+    direction: Given[DirectionName] = None
     shape: Given[ShapeText] = None
     triton: Given[TritonRange] = Field(default=None, description="range of Triton versions, such as <3.7")
     reason: Reason

@@ -170,6 +170,19 @@ def test_a_rule_for_one_shape():
     assert {point for point, rule in met.items() if rule is small} == {((2, 8), "float32"), ((2, 8), "bfloat16")}
 
 
+def test_a_rule_for_one_direction():
+    both = declaration("softmax", directions=(Direction.FORWARD, Direction.BACKWARD))
+    gap = Expectation(
+        Selector(kernel="softmax", direction=Direction.BACKWARD), Status.TIMEOUT, "slow", "matrix.yaml:20"
+    )
+    plan = expand(matrix(expectations=(gap,)), {**CASES, "softmax": both}, KNOWN)
+    ruled = {(cell.cell.case, cell.cell.direction) for cell in plan.cells if cell.expectation is gap}
+    assert ruled == {("softmax", Direction.BACKWARD)}
+    with pytest.raises(MatrixError, match="selects no cell") as caught:
+        expand(matrix(expectations=(gap,)), CASES, KNOWN)
+    assert "direction 'backward'" in str(caught.value)
+
+
 def test_a_triton_that_is_no_version_can_not_be_told():
     rule = Expectation(Selector(kernel="softmax", triton="<3.7"), Status.TIMEOUT, "why", "matrix.yaml:20")
     with pytest.raises(MatrixError, match="calls itself 'main', which is no version") as caught:
