@@ -55,11 +55,23 @@ class Prepared:
 
     matrix: Matrix
     plan: Plan
-    declarations: Mapping[str, CaseDeclaration]
-    failures: Mapping[str, PortkitError]  # kernel → why its file can't be used
     introspection: Introspection
     targets: Mapping[str, Target]
-    devices: tuple[Device, ...]
+
+    @property
+    def declarations(self) -> Mapping[str, CaseDeclaration]:
+        """Cases that could be read, by name."""
+        return self.introspection.cases
+
+    @property
+    def failures(self) -> Mapping[str, PortkitError]:
+        """Kernel → why its file can't be used."""
+        return self.introspection.failures
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """GPUs of the host."""
+        return self.introspection.host.devices
 
 
 def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
@@ -77,7 +89,6 @@ def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
     present = tuple(dict.fromkeys(device.target for device in devices))
     plan = Plan((), tier or default_tier(matrix), digest([]))
     if introspection.cases:  # with none, the failures alone are the message
-        version = introspection.host.triton
         plan = expand(
             matrix,
             introspection.cases,
@@ -85,10 +96,10 @@ def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
             tier=tier,
             targets=selection,
             present=present,
-            triton=version,
+            triton=introspection.host.triton,
             resolve=lambda name: catalog.get(name).name,
         )
-    return Prepared(matrix, plan, introspection.cases, introspection.failures, introspection, targets, devices)
+    return Prepared(matrix, plan, introspection, targets)
 
 
 @dataclass(frozen=True)

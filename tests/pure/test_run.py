@@ -63,11 +63,8 @@ def start(tmp_path):
         prepared = Prepared(
             Matrix(str(path), (), ("h200",), {}, (), ()),
             Plan(tuple(planned), "quick", "0" * 16),
-            {"softmax": declared},
-            failures or {},
-            Introspection(host(), {}, {}),
+            Introspection(host(), {"softmax": declared}, failures or {}),
             {"h200": load_catalog().get("h200")},
-            (),
         )
         return Run(prepared, planned, Answering(*results), Choices(tmp_path / "reports"), Interruptions()), planned
 
