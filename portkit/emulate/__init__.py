@@ -1,0 +1,10 @@
+"""Executes GPU machine code on a CPU and judges what it does: correctness, never time."""
+
+from __future__ import annotations
+
+from portkit.emulate.amdgcn.launch import run
+from portkit.emulate.core.findings import Finding, Kind, Place, Site
+from portkit.emulate.core.launch import Counts, Emulation, Options, Pointer, Value
+from portkit.emulate.core.schedule import Order
+
+__all__ = ["Counts", "Emulation", "Finding", "Kind", "Options", "Order", "Place", "Pointer", "Site", "Value", "run"]

@@ -1,0 +1,207 @@
+"""Runs the waves of a machine block by block.
+
+A block is a run of instructions that waves enter at the first and leave behind the last one. Waves that are
+at the same block run it together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from portkit.emulate.amdgcn.decode import Step
+from portkit.emulate.amdgcn.isa.control import IGNORED, ends_block
+from portkit.emulate.amdgcn.isa.registry import Compiled, base_name, compile_instruction
+from portkit.emulate.amdgcn.machine import Machine
+from portkit.emulate.amdgcn.operands import File
+from portkit.emulate.amdgcn.program import Program
+from portkit.emulate.core.findings import Fault, Finding, Halt, Kind, OverBudget, Place
+from portkit.emulate.core.schedule import ENDED, READY, WAITING, Schedule
+
+
+@dataclass(frozen=True)
+class Block:
+    """Instructions that run one after another."""
+
+    start: int  # index of the first
+    body: tuple[Compiled, ...]  # without those that change no state
+    steps: tuple[Step, ...] = field(repr=False)  # of ``body``
+    after: int  # index of the instruction behind the block
+    last: Step | None = field(repr=False)  # the control instruction that ends it; None: it falls through
+    counted: int  # instructions, those without effect left out
+
+
+@dataclass(frozen=True)
+class Code:
+    """A program whose every instruction has its step."""
+
+    program: Program
+    compiled: tuple[Compiled, ...]
+    blocks: dict[int, Block]  # by first instruction
+    entry: int
+
+
+def build(program: Program) -> Code:
+    """Compile every instruction and cut the program into blocks.
+
+    Raises:
+        Unsupported: an instruction is not modelled.
+    """
+    compiled = tuple(compile_instruction(program, item) for item in program.instructions)
+    entry = entry_of(program)
+    starts = _starts(program, entry)
+    ends = [*starts[1:], len(compiled)]
+    blocks = {start: _block(compiled, start, end) for start, end in zip(starts, ends, strict=True)}
+    return Code(program, compiled, blocks, entry)
+
+
+def entry_of(program: Program) -> int:
+    """Where waves begin.
+
+    With preloaded kernel arguments the first 256 bytes load them for firmware that can't preload; the
+    firmware that can enters behind them (LLVM, AMDGPU usage, "Preloaded Kernel Arguments").
+    """
+    preloads = program.directive("user_sgpr_kernarg_preload_length") > 0
+    return program.aligned[0] if preloads and program.aligned else 0
+
+
+def _starts(program: Program, entry: int) -> list[int]:
+    """First instructions of all blocks."""
+    starts = {0, entry}
+    for index, item in enumerate(program.instructions):
+        if ends_block(item):
+            starts.add(index + 1)
+            starts.update(program.labels[name] for name in item.operands if name in program.labels)
+    return sorted(start for start in starts if start < len(program.instructions))
+
+
+def _block(compiled: tuple[Compiled, ...], start: int, end: int) -> Block:
+    items = compiled[start:end]
+    last = items[-1].step if ends_block(items[-1].instruction) else None
+    straight = items[:-1] if last else items
+    body = tuple(item for item in straight if base_name(item.instruction.mnemonic) not in IGNORED)
+    return Block(start, body, tuple(item.step for item in body), end, last, len(body))
+
+
+@dataclass
+class Meter:
+    """Instructions and lane-instructions so far, and how many are allowed."""
+
+    budget: int
+    instructions: int = 0
+    lane_instructions: int = 0
+
+    def add(self, block: Block, machine: Machine) -> None:
+        """Count one run of a block by the selected waves.
+
+        Raises:
+            OverBudget: there have been more than allowed.
+        """
+        steps = block.counted + (block.last is not None)
+        self.instructions += steps
+        self.lane_instructions += steps * machine.count * machine.lanes
+        if self.lane_instructions > self.budget:
+            raise OverBudget(f"more than {self.budget} lane-instructions; does the kernel end?")
+
+
+Watch = Callable[[Machine, Block], bool]
+"""Called before a block runs; true where the block must run through ``watched``."""
+
+
+class Runner:
+    """Runs one chunk of workgroups to its end.
+
+    Args:
+        code: what runs.
+        machine: the waves.
+        schedule: which of them run next.
+        meter: counts, and stops at the budget.
+        before: called before each instruction of a block for which ``watch`` is true.
+    """
+
+    def __init__(self, code: Code, machine: Machine, schedule: Schedule, meter: Meter) -> None:
+        self.code, self.machine, self.schedule, self.meter = code, machine, schedule, meter
+        self.watch: Watch | None = None
+        self.before: Callable[[Machine, Compiled], None] | None = None
+        self.after: Callable[[Machine, Compiled], None] | None = None
+        self.at_barrier: Callable[[Machine, int], None] | None = None
+        machine.pc[:] = code.entry
+
+    def run(self) -> None:
+        """Run until every wave has ended.
+
+        Raises:
+            Halt: a fault, something unsupported, or more work than allowed.
+        """
+        machine = self.machine
+        while True:
+            ready = machine.state == READY
+            if ready.any():
+                machine.choose(self.schedule.pick(ready, machine.pc, machine.waves_per_group))
+                self._run_block(self.code.blocks[int(machine.pc[machine.select][0])])
+            elif (machine.state == ENDED).all():
+                return
+            if (machine.state == WAITING).any():
+                self._barriers(stuck=not ready.any())
+
+    def _run_block(self, block: Block) -> None:
+        machine = self.machine
+        self.meter.add(block, machine)
+        if self.watch and self.watch(machine, block):
+            self._run_watched(block)
+        else:
+            self._run_plain(block)
+        machine.pc[machine.select] = block.after
+        if block.last:
+            block.last(machine)
+
+    def _run_plain(self, block: Block) -> None:
+        machine, number = self.machine, 0
+        try:
+            for number, step in enumerate(block.steps):  # noqa: B007 - names the instruction of an error
+                step(machine)
+        except Halt:
+            raise
+        except Exception as error:
+            site = block.body[number].instruction.site
+            raise RuntimeError(f"emulator failed at line {site.line} `{site.text}`") from error
+
+    def _run_watched(self, block: Block) -> None:
+        for item in block.body:
+            if self.before:
+                self.before(self.machine, item)
+            item.step(self.machine)
+            if self.after:
+                self.after(self.machine, item)
+
+    def _barriers(self, stuck: bool) -> None:
+        """Complete barriers that every live wave has signalled, and let waves on that waited for them."""
+        machine = self.machine
+        live = machine.state != ENDED
+        signals = np.where(live, machine.signals, np.iinfo(np.int64).max).reshape(len(machine.groups), -1).min(axis=1)
+        done = (signals > machine.passed) & (signals < np.iinfo(np.int64).max)
+        for group in np.flatnonzero(done):
+            machine.passed[group] += 1
+            if self.at_barrier:
+                self.at_barrier(machine, int(group))
+        freed = (machine.state == WAITING) & (machine.waits <= machine.passed[machine.group])
+        machine.state[freed] = READY
+        if stuck and not freed.any():
+            raise Fault(self._deadlock())
+
+    def _deadlock(self) -> Finding:
+        machine = self.machine
+        wave = int(np.flatnonzero(machine.state == WAITING)[0])
+        site = self.code.compiled[int(machine.pc[wave]) - 1].instruction.site
+        place = Place(machine.groups[machine.group[wave]], wave % machine.waves_per_group)
+        return Finding(Kind.DEADLOCK, "waits at a barrier that other waves never reach", site, place)
+
+
+def vector_registers(code: Code) -> int:
+    """Vector registers that a wave needs, accumulation registers included."""
+    used = [
+        index for item in code.compiled for file, index in item.uses.reads | item.uses.writes if file is File.VECTOR
+    ]
+    return max([code.program.directive("next_free_vgpr"), *(index + 1 for index in used), 1])

@@ -1,0 +1,192 @@
+"""Branches, barriers, ends, waits and mode registers.
+
+Sources: CDNA3 ISA and RDNA3 ISA "SOPP Instructions"; RDNA4 ISA "SOP1" and "SOPP" for split barriers; CDNA3
+ISA "Hardware Registers" for MODE.
+
+A control instruction ends a block: its step sets the program counters or states of the selected waves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from portkit.emulate.amdgcn.architecture import ALL, Generation
+from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa.registry import Build, Entry, base_name, table_of
+from portkit.emulate.amdgcn.machine import Machine, Mask
+from portkit.emulate.amdgcn.program import Instruction
+from portkit.emulate.core.findings import Fault, Finding, Kind
+from portkit.emulate.core.schedule import ENDED, WAITING
+
+_SOPP = "CDNA3 ISA, SOPP Instructions; RDNA3 ISA, SOPP Instructions"
+RDNA4_ONLY = frozenset({Generation.RDNA4})
+
+CONDITIONS: dict[str, Callable[[Machine], Mask]] = {
+    "s_cbranch_scc0": lambda machine: ~machine.scc[machine.select],
+    "s_cbranch_scc1": lambda machine: machine.scc[machine.select],
+    "s_cbranch_vccz": lambda machine: machine.vcc_is_zero(),
+    "s_cbranch_vccnz": lambda machine: ~machine.vcc_is_zero(),
+    "s_cbranch_execz": lambda machine: ~machine.active.any(axis=1),
+    "s_cbranch_execnz": lambda machine: machine.active.any(axis=1),
+}
+"""Conditional branch → waves that take it."""
+
+ENDS_BLOCK = frozenset({*CONDITIONS, "s_branch", "s_endpgm", "s_barrier", "s_barrier_wait", "s_trap"})
+"""Instructions after which the waves of a group may part."""
+
+
+def ends_block(instruction: Instruction) -> bool:
+    """Whether a block can't go on past this instruction."""
+    return base_name(instruction.mnemonic) in ENDS_BLOCK
+
+
+def target_of(decoder: Decoder) -> int:
+    """Index of the instruction that a branch goes to."""
+    decoder.need(1)
+    label = decoder.operands[0]
+    if label not in decoder.program.labels:
+        raise decoder.unsupported(f"label {label} is not in the text")
+    return decoder.program.labels[label]
+
+
+def _branch(decoder: Decoder) -> Step:
+    target = target_of(decoder)
+
+    def step(machine: Machine) -> None:
+        machine.pc[machine.select] = target
+
+    return step
+
+
+def _conditional(condition: Callable[[Machine], Mask]) -> Build:
+    def build(decoder: Decoder) -> Step:
+        target = target_of(decoder)
+
+        def step(machine: Machine) -> None:
+            onward = machine.pc[machine.select]
+            machine.pc[machine.select] = np.where(condition(machine), target, onward)
+
+        return step
+
+    return build
+
+
+def _end(decoder: Decoder) -> Step:
+    decoder.need(0)
+
+    def step(machine: Machine) -> None:
+        machine.state[machine.select] = ENDED
+
+    return step
+
+
+def _signal(machine: Machine) -> None:
+    machine.signals[machine.select] += 1
+
+
+def _wait(machine: Machine) -> None:
+    machine.waits[machine.select] += 1
+    machine.state[machine.select] = WAITING
+
+
+def _barrier(decoder: Decoder) -> Step:
+    decoder.need(0)
+
+    def step(machine: Machine) -> None:
+        _signal(machine)
+        _wait(machine)
+
+    return step
+
+
+def _workgroup_barrier_only(decoder: Decoder) -> None:
+    decoder.need(1)
+    if int(decoder.operands[0], 0) & 0xFFFF != 0xFFFF:
+        raise decoder.unsupported(f"barrier {decoder.operands[0]}; only -1, the workgroup's, is modelled")
+
+
+def _barrier_signal(decoder: Decoder) -> Step:
+    _workgroup_barrier_only(decoder)
+    return _signal
+
+
+def _barrier_wait(decoder: Decoder) -> Step:
+    _workgroup_barrier_only(decoder)
+    site = decoder.instruction.site
+
+    def step(machine: Machine) -> None:
+        silent = machine.signals[machine.select] <= machine.waits[machine.select]
+        if silent.any():
+            place = machine.place(int(np.argmax(silent)), None)
+            raise Fault(Finding(Kind.DEADLOCK, "waits at a barrier that it has not signalled", site, place))
+        _wait(machine)
+
+    return step
+
+
+def _trap(decoder: Decoder) -> Step:
+    site = decoder.instruction.site
+
+    def step(machine: Machine) -> None:
+        raise Fault(Finding(Kind.TRAP, f"trap {' '.join(decoder.operands)}", site, machine.place(0, None)))
+
+    return step
+
+
+def _nothing(decoder: Decoder) -> Step:
+    """Waits, hints and cache control: they change no result that the emulator models."""
+    decoder.ignore("scope", "sc0", "sc1", "nt", "th", "glc", "slc", "dlc")
+    return lambda machine: None
+
+
+def _message(decoder: Decoder) -> Step:
+    """s_sendmsg: only the one that gives registers back at the end."""
+    if decoder.operands != ("sendmsg(MSG_DEALLOC_VGPRS)",):
+        raise decoder.unsupported(f"message {' '.join(decoder.operands)}")
+    return lambda machine: None
+
+
+_MODE = re.compile(r"hwreg\(HW_REG_(?:WAVE_)?MODE,\s*(\d+),\s*(\d+)\),\s*(\w+)")
+
+
+def _set_mode(decoder: Decoder) -> Step:
+    """s_setreg_imm32_b32 of the one bit of MODE that is modelled: FP16_OVFL, which also clamps fp8 conversions."""
+    match = _MODE.fullmatch(decoder.operands[0])
+    if not match or (int(match[1]), int(match[2])) != (23, 1):
+        raise decoder.unsupported(f"register field {decoder.operands[0]}")
+    value = bool(int(match[3], 0))
+
+    def step(machine: Machine) -> None:
+        machine.fp16_overflow[machine.select] = value
+
+    return step
+
+
+_IGNORED = (
+    "s_waitcnt s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_expcnt s_waitcnt_lgkmcnt s_waitcnt_depctr "
+    "s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt s_wait_kmcnt "
+    "s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_wait_alu s_wait_idle s_delay_alu s_nop s_clause s_setprio "
+    "s_sleep s_set_inst_prefetch_distance s_inst_prefetch s_code_end s_icache_inv v_nop "
+    "buffer_gl0_inv buffer_gl1_inv buffer_inv buffer_wbl2 global_inv global_wb global_wbinv s_prefetch_inst "
+    "s_sched_barrier s_version s_ttracedata_imm"
+)
+
+IGNORED = frozenset(_IGNORED.split())
+"""Instructions that change no state the emulator has."""
+
+TABLE: dict[str, Entry] = {
+    **{name: Entry(_conditional(condition), _SOPP) for name, condition in CONDITIONS.items()},
+    "s_branch": Entry(_branch, _SOPP),
+    "s_endpgm": Entry(_end, _SOPP),
+    "s_barrier": Entry(_barrier, _SOPP, ALL - RDNA4_ONLY),
+    "s_barrier_signal": Entry(_barrier_signal, "RDNA4 ISA, SOP1 Instructions", RDNA4_ONLY),
+    "s_barrier_wait": Entry(_barrier_wait, "RDNA4 ISA, SOPP Instructions", RDNA4_ONLY),
+    "s_trap": Entry(_trap, _SOPP),
+    "s_sendmsg": Entry(_message, _SOPP),
+    "s_setreg_imm32_b32": Entry(_set_mode, "CDNA3 ISA, SOPK Instructions; RDNA3 ISA, SOPK Instructions"),
+    **table_of(_nothing, _SOPP, _IGNORED),
+}
+"""Mnemonic → entry."""

@@ -1,0 +1,123 @@
+"""The sequence that makes an exact float32 quotient: v_div_scale, v_div_fmas, v_div_fixup.
+
+Sources: CDNA3 ISA and RDNA3 ISA, v_div_scale_f32, v_div_fmas_f32, v_div_fixup_f32 under VOP3. As published
+the sequence gives wrong quotients. Three repairs make it exact over the whole exponent range:
+
+- v_div_scale scales the denominator *down* by 2^-64 where both the reciprocal and the quotient are
+  denormal; the text scales up, which overflows.
+- v_div_fmas undoes by 2^64 or 2^-64, as v_div_scale did, with the sign of the exponent of the addend; the
+  text says 2^32. It rounds once, after scaling.
+- v_div_fixup gives infinity where the quotient estimate itself overflowed; the text tests the exponent of
+  the denominator, which can't be 255 at that point.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa.arithmetic import arithmetic
+from portkit.emulate.amdgcn.isa.registry import Entry
+from portkit.emulate.amdgcn.machine import Array, Machine
+from portkit.emulate.amdgcn.operands import Type
+from portkit.emulate.core.floats import exponent, fma32, fma32_unrounded
+
+_SECTION = "CDNA3 ISA, VOP3A & VOP3B Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
+_UP, _DOWN = 2.0**64, 2.0**-64
+
+
+def _float32s(*values: Array) -> list[Array]:
+    return list(np.broadcast_arrays(*(np.asarray(value, np.float32) for value in values)))
+
+
+def _scaled(x: Array, by: float) -> Array:
+    return (x.astype(np.float64) * by).astype(np.float32)
+
+
+def divide_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:
+    """v_div_scale_f32: ``value`` (one of the other two) scaled, and whether v_div_fmas must undo it."""
+    value, denominator, numerator = _float32s(value, denominator, numerator)
+    up, down = _scaled(value, _UP), _scaled(value, _DOWN)
+    below, above = exponent(denominator), exponent(numerator)
+    size = np.abs(denominator).astype(np.float64)
+    reciprocal_denormal = 1 / size < 2.0**-126
+    quotient_denormal = np.abs(numerator).astype(np.float64) / size < 2.0**-126
+    is_denominator, is_numerator = value == denominator, value == numerator
+    conditions = [
+        (numerator == 0) | (denominator == 0),
+        above - below >= 96,
+        (below == 0) & (denominator != 0),
+        reciprocal_denormal & quotient_denormal,
+        reciprocal_denormal,
+        quotient_denormal,
+        above <= 23,
+    ]
+    results = [
+        np.float32(np.nan),
+        np.where(is_denominator, up, value),
+        up,
+        np.where(is_denominator, down, value),
+        down,
+        np.where(is_numerator, up, value),
+        up,
+    ]
+    undone = np.select(conditions, [False, True, False, True, False, True, False], False)
+    return np.select(conditions, results, value).astype(np.float32), undone
+
+
+def divide_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
+    """v_div_fmas_f32: a·b + c, scaled back where v_div_scale says so, rounded once."""
+    if not np.any(scaled):
+        return fma32(a, b, c)
+    power = np.where(exponent(c) > 127, _UP, _DOWN)
+    exact = fma32_unrounded(a, b, c)
+    return np.where(scaled, exact * power, exact).astype(np.float32)
+
+
+def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
+    """v_div_fixup_f32: special operands and the sign, around a quotient that is right elsewhere."""
+    quotient, denominator, numerator = _float32s(quotient, denominator, numerator)
+    sign = np.where(np.signbit(denominator) ^ np.signbit(numerator), np.float32(-1), np.float32(1))
+    infinite, both = np.isinf(denominator), np.isinf(numerator)
+    zero, none = denominator == 0, numerator == 0
+    conditions = [
+        np.isnan(numerator),
+        np.isnan(denominator),
+        (infinite & both) | (zero & none),
+        zero | both,
+        infinite | none,
+        exponent(numerator) - exponent(denominator) < -150,
+        exponent(quotient) == 255,
+    ]
+    infinity, nothing = sign * np.float32(np.inf), np.copysign(np.float32(0), sign)
+    results = [numerator, denominator, np.float32(np.nan), infinity, nothing, nothing, infinity]
+    return np.select(conditions, results, np.copysign(quotient, sign)).astype(np.float32)
+
+
+def _build_scale(decoder: Decoder) -> Step:
+    decoder.need(5)
+    texts = decoder.operands
+    value, denominator, numerator = (decoder.vector(text, Type.F32) for text in texts[2:5])
+    write, write_mask = decoder.vector_result(texts[0], Type.F32), decoder.mask_result(texts[1])
+
+    def step(machine: Machine) -> None:
+        result, undone = divide_scale(value(machine), denominator(machine), numerator(machine))
+        write(machine, result)
+        write_mask(machine, machine.spread(undone))
+
+    return step
+
+
+def _build_fmas(decoder: Decoder) -> Step:
+    decoder.need(4)
+    a, b, c = (decoder.vector(text, Type.F32) for text in decoder.operands[1:4])
+    scaled, write = decoder.mask(decoder.vcc), decoder.vector_result(decoder.operands[0], Type.F32)
+    return lambda machine: write(machine, divide_fmas(a(machine), b(machine), c(machine), scaled(machine)))
+
+
+TABLE: dict[str, Entry] = {
+    "v_div_scale_f32": Entry(_build_scale, _SECTION),
+    "v_div_fmas_f32": Entry(_build_fmas, _SECTION),
+    "v_div_fixup_f32": arithmetic("F32 = F32 F32 F32", divide_fixup, _SECTION),
+}
+"""Mnemonic → entry."""

@@ -1,0 +1,35 @@
+"""All tables of instruction semantics, by family."""
+
+from __future__ import annotations
+
+from portkit.emulate.amdgcn.isa import (
+    atomics,
+    carry,
+    compare,
+    control,
+    crosslane,
+    division,
+    halves,
+    lds,
+    memory,
+    packed,
+    scalar,
+    vector,
+)
+from portkit.emulate.amdgcn.isa.registry import Table
+
+FAMILIES: dict[str, Table] = {
+    "scalar": scalar.TABLE,
+    "control": control.TABLE,
+    "vector": vector.TABLE,
+    "compare": compare.TABLE,
+    "carry": carry.TABLE,
+    "division": division.TABLE,
+    "crosslane": crosslane.TABLE,
+    "halves": halves.TABLE,
+    "packed": packed.TABLE,
+    "lds": lds.TABLE,
+    "memory": memory.TABLE,
+    "atomics": atomics.TABLE,
+}
+"""Family → its table."""

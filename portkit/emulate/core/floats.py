@@ -1,0 +1,157 @@
+"""Floating-point operations as GPUs define them, on NumPy arrays.
+
+Results are rounded to nearest even, once. Where a float64 sum would round a first time, the first rounding
+is made to odd, after which the second one is exact (Boldo and Melquiond, Emulation of a FMA and correctly
+rounded sums, 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+
+SMALLEST_NORMAL = np.float32(2.0**-126)
+
+_HALF_OF_FLOAT32 = 0x1000_0000
+"""The 29 bits that float64 has more than float32, where they say exactly one half."""
+
+
+def to_odd(total: Array, error: Array, where: Array) -> Array:
+    """Float64 sums, rounded to odd where asked: the sum's last bit is set where ``error`` was lost."""
+    bits = total.view(np.int64)
+    move = where & np.isfinite(total) & (error != 0) & ((bits & 1) == 0)
+    if not move.any():
+        return total
+    step = np.where((error > 0) == (total > 0), 1, -1)
+    return np.asarray(bits + np.where(move, step, 0)).view(np.float64)
+
+
+def _lost(product: Array, addend: Array, total: Array) -> Array:
+    """What a float64 sum rounded away (Knuth's two-sum)."""
+    shadow = total - product
+    return np.asarray((product - (total - shadow)) + (addend - shadow))
+
+
+def fma32(a: Array, b: Array, c: Array) -> Array:
+    """a·b + c in float32, rounded once. The product of two float32 is exact in float64."""
+    product = np.asarray(np.multiply(a, b, dtype=np.float64))
+    addend = np.asarray(c, np.float64)
+    total = np.asarray(product + addend)
+    risky = (total.view(np.int64) & 0x1FFF_FFFF) == _HALF_OF_FLOAT32
+    risky |= np.abs(total) < SMALLEST_NORMAL
+    if risky.any():
+        total = to_odd(total, _lost(product, addend, total), risky)
+    return total.astype(np.float32)
+
+
+def fma32_unrounded(a: Array, b: Array, c: Array) -> Array:
+    """a·b + c as a float64 that rounds to float32 correctly after scaling by a power of two."""
+    product = np.asarray(np.multiply(a, b, dtype=np.float64))
+    addend = np.asarray(c, np.float64)
+    total = np.asarray(product + addend)
+    return to_odd(total, _lost(product, addend, total), np.isfinite(total))
+
+
+def fma64(a: Array, b: Array, c: Array) -> Array:
+    """a·b + c in float64, rounded once, through long double where that is wide enough, else exactly."""
+    a, b, c = np.broadcast_arrays(np.asarray(a, np.float64), b, c)
+    plain = np.asarray(a * b + c)
+    flat = [_exact_fma(float(x), float(y), float(z)) for x, y, z in zip(a.flat, b.flat, c.flat, strict=True)]
+    return np.where(np.isfinite(plain), np.reshape(flat, plain.shape), plain)
+
+
+def _exact_fma(a: float, b: float, c: float) -> float:
+    """a·b + c by exact rational arithmetic."""
+    from fractions import Fraction  # noqa: PLC0415 - only f64 kernels need it
+
+    if not all(map(np.isfinite, (a, b, c))):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c
+    try:
+        return float(exact)
+    except OverflowError:
+        return float(np.copysign(np.inf, 1.0 if exact > 0 else -1.0))
+
+
+def fma16(a: Array, b: Array, c: Array) -> Array:
+    """a·b + c in float16, rounded once: 53 bits hold a product of float16 and round a sum harmlessly."""
+    product = np.asarray(np.multiply(a, b, dtype=np.float64))
+    addend = np.asarray(c, np.float64)
+    total = np.asarray(product + addend)
+    return to_odd(total, _lost(product, addend, total), np.isfinite(total)).astype(np.float16)
+
+
+def flush(x: Array) -> Array:
+    """Float32 with denormals replaced by zeros of the same sign."""
+    x = np.asarray(x, np.float32)
+    return np.where(np.abs(x) < SMALLEST_NORMAL, np.copysign(np.float32(0), x), x)
+
+
+def approximate(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A float32 transcendental: computed in float64, rounded once, denormal operands and results flushed."""
+
+    def operation(x: Array) -> Array:
+        return flush(function(flush(x).astype(np.float64)).astype(np.float32))
+
+    return operation
+
+
+def exponent(x: Array) -> Array:
+    """Biased exponent of float32, as int32."""
+    return ((np.asarray(x, np.float32).view(np.uint32) >> np.uint32(23)) & np.uint32(255)).astype(np.int32)
+
+
+def _zeros_by_sign(result: Array, a: Array, b: Array, both_negative: bool) -> Array:
+    """Result with the sign of zero settled where both operands are zeros."""
+    zeros = (a == 0) & (b == 0)
+    if not np.any(zeros):
+        return result
+    negative = np.signbit(a) & np.signbit(b) if both_negative else np.signbit(a) | np.signbit(b)
+    signed = np.copysign(np.zeros((), result.dtype), np.where(negative, -1.0, 1.0).astype(result.dtype))
+    return np.where(zeros, signed, result)
+
+
+def maximum(a: Array, b: Array) -> Array:
+    """The larger one; the other one where one is NaN; +0 above -0."""
+    return _zeros_by_sign(np.fmax(a, b), a, b, both_negative=True)
+
+
+def minimum(a: Array, b: Array) -> Array:
+    """The smaller one; the other one where one is NaN; -0 below +0."""
+    return _zeros_by_sign(np.fmin(a, b), a, b, both_negative=False)
+
+
+def bf16_to_f32(bits: Array) -> Array:
+    """Float32 of bfloat16 bits (any unsigned dtype, low 16 bits)."""
+    return (np.asarray(bits).astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def f32_to_bf16(x: Array) -> Array:
+    """Bits of bfloat16 as uint32, to nearest even; NaN stays NaN, quieted."""
+    x = np.asarray(x, np.float32)
+    bits = x.view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(x), (bits >> np.uint32(16)) | np.uint32(64), rounded)
+
+
+def to_integer(low: int, high: int) -> Callable[[Array], Array]:
+    """Conversion of floats by truncation to bits of uint32: saturating, NaN gives 0."""
+
+    def operation(x: Array) -> Array:
+        whole = np.trunc(np.asarray(x, np.float64))
+        return np.clip(np.where(np.isnan(whole), 0, whole), low, high).astype(np.int64).astype(np.uint32)
+
+    return operation
+
+
+def scale_by_power(x: Array, power: Array) -> Array:
+    """x·2^power in float32, rounded once."""
+    bounded = np.clip(np.asarray(power, np.int32), -600, 600)
+    return np.ldexp(np.asarray(x, np.float32).astype(np.float64), bounded).astype(np.float32)

@@ -1,0 +1,166 @@
+"""What a launch asks for, what it may cost, and what came of it: the same for every instruction set."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.emulate.core.findings import Finding
+from portkit.emulate.core.memory import Bytes, Contents, Memory
+from portkit.emulate.core.schedule import Order
+from portkit.model import Outcome
+
+POISON = 0x7FC0_DEAD
+"""Word that registers and shared memory hold before anything is written: a NaN, and an index far outside."""
+
+Grid: TypeAlias = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A pointer argument that does not begin where its array does."""
+
+    buffer: NDArray[Any]  # C-contiguous; written in place
+    offset: int = 0  # bytes
+    written: bool = True  # False: the buffer's contents are not the caller's, and reading them is a finding
+    name: str | None = None
+
+
+Value: TypeAlias = NDArray[Any] | Pointer | int | float | bool | None
+"""A kernel argument: a buffer, or a number; None is a null pointer."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to emulate."""
+
+    order: Order = Order.CONVERGED
+    seed: int = 0  # of Order.SEEDED
+    budget: int = 2_000_000_000  # lane-instructions of a launch
+    poison: int = POISON  # word of what nothing wrote
+    waves_at_once: int = 64  # waves of whole workgroups that run in one chunk
+    check: bool = True  # watch every access, see portkit.emulate.core.checker
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a launch did."""
+
+    instructions: int = 0  # executed, each counted once for the group of waves that ran it together
+    lane_instructions: int = 0  # lanes of all waves times instructions, inactive lanes too
+    workgroups: int = 0  # that ran to their end
+    seconds: float = 0.0  # of the host
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """Outcome of one launch. Buffers were written in place as far as the kernel came."""
+
+    outcome: Outcome
+    findings: tuple[Finding, ...] = ()
+    counts: Counts = field(default_factory=Counts)
+
+
+def workgroup_ids(grid: Sequence[int]) -> list[Grid]:
+    """All workgroups of a grid, x fastest."""
+    x, y, z = (*grid, 1, 1)[:3]
+    return [(i, j, k) for k, j, i in itertools.product(range(z), range(y), range(x))]
+
+
+@dataclass
+class _Extent:
+    """Bytes of host memory that one allocation stands for: arrays that overlap share one."""
+
+    start: int
+    end: int
+    written: bool
+    name: str
+
+
+class Buffers:
+    """Pointer arguments in emulated memory.
+
+    Arrays that overlap in host memory share one allocation, so that kernels that alias see it.
+
+    Args:
+        arguments: name and value of each argument in order.
+        extra: contents that come first, such as a kernarg segment.
+    """
+
+    def __init__(self, arguments: Sequence[tuple[str, Value]], extra: Sequence[Contents] = ()) -> None:
+        self._pointers = {n: _pointer(name, v) for n, (name, v) in enumerate(arguments) if _is_buffer(v)}
+        self._extents = _merge([_extent(pointer) for pointer in self._pointers.values()])
+        self._first = len(extra)
+        self.memory = Memory([*extra, *map(self._contents, self._extents)])
+
+    def address(self, argument: int) -> int:
+        """Address that the kernel gets for a pointer argument."""
+        pointer = self._pointers[argument]
+        place = self._extent_of(pointer)
+        start = self._extents[place].start
+        return self.memory.allocations[self._first + place].address + _start(pointer.buffer) - start + pointer.offset
+
+    def write_back(self) -> None:
+        """Copy emulated memory into the caller's arrays."""
+        for pointer in self._pointers.values():
+            place = self._extent_of(pointer)
+            at = _start(pointer.buffer) - self._extents[place].start
+            target = _bytes(pointer.buffer)
+            target[:] = self.memory.view(self._first + place)[at : at + target.size]
+
+    def _extent_of(self, pointer: Pointer) -> int:
+        """Number of the extent that holds a buffer; extents are sorted and apart."""
+        start = _start(pointer.buffer)
+        return max(number for number, item in enumerate(self._extents) if item.start <= start)
+
+    def _contents(self, extent: _Extent) -> Contents:
+        data: Bytes = np.zeros(extent.end - extent.start, np.uint8)
+        for pointer in self._pointers.values():
+            at = _start(pointer.buffer) - extent.start
+            source = _bytes(pointer.buffer)
+            if at >= 0 and at + source.size <= data.size:
+                data[at : at + source.size] = source
+        return Contents(extent.name, data, extent.written)
+
+
+def _is_buffer(value: Value) -> bool:
+    return isinstance(value, np.ndarray | Pointer)
+
+
+def _pointer(name: str, value: Value) -> Pointer:
+    if isinstance(value, Pointer):
+        return Pointer(value.buffer, value.offset, value.written, value.name or name)
+    assert isinstance(value, np.ndarray)
+    return Pointer(value, name=name)
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    if not array.flags.c_contiguous:
+        raise ValueError("buffers must be C-contiguous")
+    return array.reshape(-1).view(np.uint8)
+
+
+def _start(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _extent(pointer: Pointer) -> _Extent:
+    start = _start(pointer.buffer)
+    return _Extent(start, start + pointer.buffer.nbytes, pointer.written, pointer.name or "buffer")
+
+
+def _merge(extents: list[_Extent]) -> list[_Extent]:
+    """Extents that overlap, joined; the first one's name stays."""
+    merged: list[_Extent] = []
+    for item in sorted(extents, key=lambda extent: (extent.start, extent.end)):
+        if merged and item.start < merged[-1].end:
+            last = merged[-1]
+            last.end, last.written = max(last.end, item.end), last.written or item.written
+        else:
+            merged.append(item)
+    return merged

@@ -1,0 +1,182 @@
+"""Global memory of an emulated device: allocations between guard zones, in one array of bytes.
+
+Addresses that the kernel sees are ``BASE`` plus the offset into that array; the functions here take
+offsets. Reads and writes outside an allocation are found by address alone, and the guard zones are so wide
+that an index that runs off a buffer meets no other one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+BASE = 0x7E00_0000_0000
+"""Address of the first byte: within the 47 bits that user space has on both vendors' hosts."""
+
+GUARD = 1 << 20
+"""Bytes between two allocations."""
+
+ALIGNMENT = 256
+"""Of an allocation, as device allocators give at least."""
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Words: TypeAlias = NDArray[np.uint32]
+Offsets: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A range of memory that the kernel may touch."""
+
+    name: str  # argument name
+    start: int  # offset into the arena, bytes
+    size: int  # bytes
+
+    @property
+    def address(self) -> int:
+        """Where the kernel sees it."""
+        return BASE + self.start
+
+    @property
+    def end(self) -> int:
+        """Offset behind its last byte."""
+        return self.start + self.size
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an allocation begins with."""
+
+    name: str
+    data: Bytes  # one dimension; copied
+    written: bool = True  # False: reading a byte that the kernel has not written is a finding
+
+
+def lay_out(contents: list[Contents]) -> tuple[list[Allocation], int]:
+    """Allocations in order, and the size of the arena in bytes."""
+    placed: list[Allocation] = []
+    offset = GUARD
+    for item in contents:
+        placed.append(Allocation(item.name, offset, item.data.size))
+        offset += -(-(item.data.size + GUARD) // ALIGNMENT) * ALIGNMENT
+    return placed, -(-(offset + GUARD) // 16) * 16
+
+
+class Memory:
+    """Allocations in one arena.
+
+    Args:
+        contents: what each allocation holds at the start, in the order of its offsets.
+
+    Attributes:
+        written: one bool a byte, or None where every allocation was written by the host.
+    """
+
+    def __init__(self, contents: list[Contents]) -> None:
+        self.allocations, size = lay_out(contents)
+        self.bytes: Bytes = np.zeros(size, np.uint8)
+        self._starts = np.array([item.start for item in self.allocations], np.int64)
+        self._ends = np.array([item.end for item in self.allocations], np.int64)
+        self.written: NDArray[np.bool_] | None = None
+        self._fill(contents)
+        self._u16: NDArray[np.uint16] = self.bytes.view(np.uint16)
+        self._u32: Words = self.bytes.view(np.uint32)
+        self._u64: NDArray[np.uint64] = self.bytes.view(np.uint64)
+        self._rows = self._u32.reshape(-1, 4)
+
+    def _fill(self, contents: list[Contents]) -> None:
+        if not all(item.written for item in contents):
+            self.written = np.zeros(self.bytes.size, np.bool_)
+        for place, item in zip(self.allocations, contents, strict=True):
+            self.bytes[place.start : place.end] = item.data
+            if self.written is not None:
+                self.written[place.start : place.end] = item.written
+
+    def view(self, index: int) -> Bytes:
+        """Bytes of one allocation, not a copy."""
+        place = self.allocations[index]
+        return self.bytes[place.start : place.end]
+
+    def first_outside(self, at: Offsets, size: int) -> int | None:
+        """Index of the first access of ``size`` bytes that is not wholly in one allocation."""
+        low, high = int(at.min()), int(at.max())
+        place = int(np.searchsorted(self._starts, low, "right")) - 1
+        if place >= 0 and high + size <= self._ends[place]:
+            return None
+        places = np.searchsorted(self._starts, at, "right") - 1
+        bad = (places < 0) | (at + size > self._ends[np.maximum(places, 0)])
+        return int(np.argmax(bad)) if bad.any() else None
+
+    def nearest(self, at: int) -> Allocation | None:
+        """The allocation whose bounds are nearest to an offset."""
+        distance = np.where(at < self._starts, self._starts - at, at - self._ends)
+        return self.allocations[int(np.argmin(distance))] if self.allocations else None
+
+    def containing(self, at: int) -> Allocation | None:
+        """The allocation that holds an offset."""
+        place = int(np.searchsorted(self._starts, at, "right")) - 1
+        return self.allocations[place] if place >= 0 and at < self._ends[place] else None
+
+    def first_unwritten(self, at: Offsets, size: int) -> int | None:
+        """Index of the first access that reads a byte nothing wrote."""
+        if self.written is None:
+            return None
+        known = self.written[at[:, None] + np.arange(size)].all(axis=1)
+        return None if known.all() else int(np.argmin(known))
+
+    def load(self, at: Offsets, size: int) -> Words:
+        """Words of accesses of 1, 2, 4, 8, 12 or 16 bytes: ``[accesses, words]``, short ones zero-extended."""
+        if size == 1:
+            return self.bytes[at].astype(np.uint32)[:, None]
+        low_bits = int(np.bitwise_or.reduce(at)) & 15 if at.size else 0
+        if size == 2:
+            return self._load_short(at, low_bits)
+        if low_bits & 3:
+            return self.bytes[at[:, None] + np.arange(size)].view(np.uint32)
+        return self._load_words(at, size // 4, low_bits)
+
+    def _load_short(self, at: Offsets, low_bits: int) -> Words:
+        if low_bits & 1:
+            return (self.bytes[at] | self.bytes[at + 1].astype(np.uint32) << np.uint32(8))[:, None]
+        return self._u16[at >> 1].astype(np.uint32)[:, None]
+
+    def _load_words(self, at: Offsets, words: int, low_bits: int) -> Words:
+        if words == 1:
+            return self._u32[at >> 2][:, None]
+        if words == 4 and not low_bits:
+            return self._rows.take(at >> 4, axis=0)
+        if words == 2 and not low_bits & 7:
+            return self._u64[at >> 3].view(np.uint32).reshape(-1, 2)
+        return self._u32[(at >> 2)[:, None] + np.arange(words)]
+
+    def store(self, at: Offsets, size: int, words: Words) -> None:
+        """Write accesses of 1, 2, 4, 8, 12 or 16 bytes from ``[accesses, words]``; the last one to a byte stays."""
+        if self.written is not None:
+            self.written[at[:, None] + np.arange(size)] = True
+        low_bits = int(np.bitwise_or.reduce(at)) & 15 if at.size else 0
+        if size == 1:
+            self.bytes[at] = words[:, 0].astype(np.uint8)
+        elif size == 2 and not low_bits & 1:
+            self._u16[at >> 1] = words[:, 0].astype(np.uint16)
+        elif size >= 4 and not low_bits & 3:
+            self._store_words(at >> 2, words, low_bits)
+        else:
+            self.bytes[at[:, None] + np.arange(size)] = np.ascontiguousarray(words).view(np.uint8)[:, :size]
+
+    def _store_words(self, index: Offsets, words: Words, low_bits: int) -> None:
+        if words.shape[1] == 4 and not low_bits:
+            self._rows[index >> 2] = words
+            return
+        for word in range(words.shape[1]):
+            self._u32[index + word] = words[:, word]
+
+    def words32(self) -> Words:
+        """The whole arena as 32-bit words, for atomics."""
+        return self._u32
+
+    def words64(self) -> NDArray[np.uint64]:
+        """The whole arena as 64-bit words, for atomics."""
+        return self._u64

@@ -1,0 +1,75 @@
+"""Which waves run next.
+
+A wave is ready, waits at a barrier, or has ended. Waves that are at the same program counter run together,
+which is what makes the emulator fast; the order decides between the groups. A right kernel gives the same
+bits under every order, locks and floating-point atomics aside.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+READY, WAITING, ENDED = 0, 1, 2
+"""States of a wave."""
+
+
+class Order(enum.StrEnum):
+    """Order in which waves of a workgroup run between two barriers."""
+
+    CONVERGED = "converged"  # the lowest program counter first: most waves at once, the fastest
+    FORWARD = "forward"  # one wave of each workgroup at a time, the first one that can
+    REVERSE = "reverse"  # the last one that can
+    SEEDED = "seeded"  # by chance, anew at every step
+
+
+@dataclass
+class Schedule:
+    """Picks the group of waves that runs next.
+
+    ``patience`` is the number of picks after which CONVERGED takes the most advanced group instead of the
+    least advanced one, once: a group that spins on a lock must not starve the holder.
+    """
+
+    order: Order = Order.CONVERGED
+    seed: int = 0
+    patience: int = 64
+    picks: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._random = np.random.default_rng(self.seed)
+
+    def workgroups(self, count: int) -> NDArray[np.int64]:
+        """Order in which workgroups start."""
+        numbers = np.arange(count)
+        if self.order is Order.REVERSE:
+            return numbers[::-1]
+        return self._random.permutation(count) if self.order is Order.SEEDED else numbers
+
+    def pick(self, ready: NDArray[np.bool_], pc: NDArray[np.int64], per_group: int) -> NDArray[np.bool_]:
+        """Waves that run next: all at one program counter. ``ready`` has at least one."""
+        self.picks += 1
+        if self.order is Order.CONVERGED:
+            return self._by_counter(ready, pc)
+        return self._one_wave_a_group(ready, pc, per_group)
+
+    def _by_counter(self, ready: NDArray[np.bool_], pc: NDArray[np.int64]) -> NDArray[np.bool_]:
+        at = pc[ready]
+        target = at.min() if self.picks % self.patience else at.max()
+        return ready & (pc == target)
+
+    def _one_wave_a_group(self, ready: NDArray[np.bool_], pc: NDArray[np.int64], per_group: int) -> NDArray[np.bool_]:
+        rank = self._ranks(ready.size, per_group)
+        rank[~ready] = np.iinfo(np.int64).max
+        by_group = rank.reshape(-1, per_group)
+        first = (by_group == by_group.min(axis=1, keepdims=True)).reshape(-1) & ready
+        return first & (pc == pc[first].min())
+
+    def _ranks(self, waves: int, per_group: int) -> NDArray[np.int64]:
+        if self.order is Order.SEEDED:
+            return self._random.permutation(waves).astype(np.int64)
+        ranks: NDArray[np.int64] = np.arange(waves, dtype=np.int64) % per_group
+        return per_group - 1 - ranks if self.order is Order.REVERSE else ranks
