@@ -102,7 +102,7 @@ class SmallFloat:
     def _nearest(self, magnitude: Array) -> Array:
         """Code of the nearest magnitude; one past the last from where the next value would be nearer."""
         known = self.magnitudes
-        steps = np.append(known, 2 * known[-1] - known[-2])
+        steps: Array = np.append(known, 2 * known[-1] - known[-2])
         middle = (steps[1:] + steps[:-1]) / 2
         above = np.searchsorted(middle, magnitude, side="left")
         tie = (above < middle.size) & (middle[np.minimum(above, middle.size - 1)] == magnitude)
@@ -157,7 +157,7 @@ def unpack(words: Array, bits: int) -> NDArray[np.uint32]:
 
 def pack(codes: Array, bits: int) -> NDArray[np.uint32]:
     """The inverse of ``unpack``; the codes must fill whole words."""
-    every = np.arange(bits, dtype=np.uint32)
+    every: Array = np.arange(bits, dtype=np.uint32)
     flat = (np.asarray(codes)[..., None] >> every & np.uint32(1)).astype(np.uint8)
     octets = np.packbits(flat.reshape(*flat.shape[:-2], -1), axis=-1, bitorder="little")
     return np.ascontiguousarray(octets).view(np.uint32)

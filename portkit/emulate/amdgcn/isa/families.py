@@ -11,6 +11,7 @@ from portkit.emulate.amdgcn.isa import (
     division,
     halves,
     lds,
+    matrix,
     memory,
     packed,
     scalar,
@@ -29,6 +30,7 @@ FAMILIES: dict[str, Table] = {
     "halves": halves.TABLE,
     "packed": packed.TABLE,
     "lds": lds.TABLE,
+    "matrix": matrix.TABLE,
     "memory": memory.TABLE,
     "atomics": atomics.TABLE,
 }
