@@ -15,6 +15,7 @@ from portkit.emulate.amdgcn.isa import (
     memory,
     packed,
     scalar,
+    transfer,
     vector,
 )
 from portkit.emulate.amdgcn.isa.registry import Table
@@ -31,7 +32,8 @@ FAMILIES: dict[str, Table] = {
     "packed": packed.TABLE,
     "lds": lds.TABLE,
     "matrix": matrix.TABLE,
-    "memory": memory.TABLE,
+    "memory": {**memory.TABLE, **transfer.BUFFER_LOADS},
+    "transfer": transfer.TABLE,
     "atomics": atomics.TABLE,
 }
 """Family → its table."""

@@ -13,7 +13,6 @@ in between; float64 matrices are summed likewise. xf32 operands are cut to 10 bi
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -21,8 +20,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from portkit.emulate.amdgcn.architecture import CDNA, RDNA, Architecture, Generation
-from portkit.emulate.amdgcn.decode import Decoder, Read, Step
+from portkit.emulate.amdgcn.architecture import RDNA, Architecture, Generation
+from portkit.emulate.amdgcn.decode import Decoder, Step
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type, constant, is_constant
