@@ -1,20 +1,26 @@
 """16-bit floats: conversions and arithmetic on single halves, and packing two of them.
 
-Sources: CDNA3 ISA "VOP1/VOP2/VOP3A Instructions", CDNA4 ISA (v_cvt_pk_bf16_f32), RDNA3 ISA the same.
+Sources: CDNA3 ISA "VOP1/VOP2/VOP3A Instructions", CDNA4 ISA (v_cvt_pk_bf16_f32), RDNA3 ISA and RDNA4 ISA the same.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.isa.arithmetic import arithmetic
 from portkit.emulate.amdgcn.isa.registry import Entry
 from portkit.emulate.core import floats
 
 _VOP1 = "CDNA3 ISA, VOP1 Instructions; RDNA3 ISA, VOP1 Instructions"
+_VOP2 = "CDNA3 ISA, VOP2 Instructions; RDNA3 ISA, VOP2 Instructions"
 _VOP3 = "CDNA3 ISA, VOP3A & VOP3B Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
+
+_RDNA4 = frozenset({Generation.RDNA4})
+_BEFORE_RDNA4 = ALL - _RDNA4
 
 
 def pack(low: Any, high: Any) -> Any:
@@ -26,20 +32,131 @@ def _half_bits(x: Any) -> Any:
     return np.asarray(x).astype(np.float16).view(np.uint16)
 
 
-_CONVERSIONS: dict[str, tuple[str, Any]] = {
+def _half_bits_toward_zero(x: Any) -> Any:
+    """Float16 bits of a float32, cut instead of rounded; what overflows becomes the largest number."""
+    x = np.asarray(x, np.float32)
+    near = x.astype(np.float16)
+    bits = near.view(np.uint16)
+    too_far = (np.abs(near.astype(np.float64)) > np.abs(x.astype(np.float64))) & ~np.isnan(x)
+    return np.where(too_far, bits - np.uint16(1), bits)
+
+
+def _approximate(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A float16 transcendental: computed in float64, rounded once."""
+    return lambda x: np.asarray(function(np.asarray(x).astype(np.float64))).astype(np.float16)
+
+
+def _fraction(x: Any) -> Any:
+    """X - floor(x), which rounding must not bring to 1."""
+    return np.minimum(x - np.floor(x), np.float16(1 - 2.0**-11))
+
+
+def _scaled(x: Any, power: Any) -> Any:
+    bounded = np.clip(np.asarray(power).astype(np.int32), -60, 60)
+    return np.ldexp(np.asarray(x).astype(np.float64), bounded).astype(np.float16)
+
+
+def _to_integer(low: int, high: int, dtype: Any) -> Callable[[Any], Any]:
+    """Truncation, saturating; NaN gives 0."""
+
+    def operation(x: Any) -> Any:
+        whole = np.trunc(np.asarray(x).astype(np.float64))
+        return np.clip(np.where(np.isnan(whole), 0, whole), low, high).astype(dtype)
+
+    return operation
+
+
+def _median(a: Any, b: Any, c: Any) -> Any:
+    """The middle one; the smallest where one is NaN."""
+    nan = np.isnan(a) | np.isnan(b) | np.isnan(c)
+    low = floats.minimum(floats.minimum(a, b), c)
+    return np.where(nan, low, floats.maximum(floats.minimum(a, b), floats.minimum(floats.maximum(a, b), c)))
+
+
+def _then(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, b, c: second(first(a, b), c)
+
+
+Rows: TypeAlias = dict[str, tuple[str, Any]]
+
+_UNARY: Rows = {
     "cvt_f32_f16": ("F32 = F16", lambda x: np.asarray(x).astype(np.float32)),
     "cvt_f16_f32": ("F16 = F32", lambda x: np.asarray(x).astype(np.float16)),
-    "mov_b16": ("U16 = U16", np.asarray),
+    "cvt_f16_u16": ("F16 = U16", lambda x: np.asarray(x).astype(np.float16)),
+    "cvt_f16_i16": ("F16 = I16", lambda x: np.asarray(x).astype(np.float16)),
+    "cvt_u16_f16": ("U16 = F16", _to_integer(0, 65535, np.uint16)),
+    "cvt_i16_f16": ("I16 = F16", _to_integer(-32768, 32767, np.int16)),
+    "rcp_f16": ("F16 = F16", _approximate(lambda x: 1 / x)),
+    "rsq_f16": ("F16 = F16", _approximate(lambda x: 1 / np.sqrt(x))),
+    "sqrt_f16": ("F16 = F16", _approximate(np.sqrt)),
+    "exp_f16": ("F16 = F16", _approximate(np.exp2)),
+    "log_f16": ("F16 = F16", _approximate(np.log2)),
+    "sin_f16": ("F16 = F16", _approximate(lambda x: np.sin(x * (2 * np.pi)))),
+    "cos_f16": ("F16 = F16", _approximate(lambda x: np.cos(x * (2 * np.pi)))),
+    "floor_f16": ("F16 = F16", np.floor),
+    "ceil_f16": ("F16 = F16", np.ceil),
+    "trunc_f16": ("F16 = F16", np.trunc),
+    "rndne_f16": ("F16 = F16", np.rint),
+    "fract_f16": ("F16 = F16", _fraction),
 }
 
-_PACKING: dict[str, tuple[str, Any]] = {
-    "cvt_pk_bf16_f32": ("U32 = F32 F32", lambda a, b: pack(floats.f32_to_bf16(a), floats.f32_to_bf16(b))),
-    "cvt_pk_f16_f32": ("U32 = F32 F32", lambda a, b: pack(_half_bits(a), _half_bits(b))),
-    "pack_b32_f16": ("U32 = U16 U16", pack),
+_BINARY: Rows = {
+    "add_f16": ("F16 = F16 F16", np.add),
+    "sub_f16": ("F16 = F16 F16", np.subtract),
+    "subrev_f16": ("F16 = F16 F16", lambda a, b: b - a),
+    "mul_f16": ("F16 = F16 F16", np.multiply),
+    "ldexp_f16": ("F16 = F16 I16", _scaled),
 }
+
+_FUSED: Rows = {
+    "fma_f16": ("F16 = F16 F16 F16", floats.fma16),
+    "fmaak_f16": ("F16 = F16 F16 F16", floats.fma16),
+    "fmamk_f16": ("F16 = F16 F16 F16", floats.fma16),
+}
+
+_EXTREMES: Rows = {
+    "max": ("F16 = F16 F16", floats.maximum),
+    "min": ("F16 = F16 F16", floats.minimum),
+    "max3": ("F16 = F16 F16 F16", _then(floats.maximum, floats.maximum)),
+    "min3": ("F16 = F16 F16 F16", _then(floats.minimum, floats.minimum)),
+    "med3": ("F16 = F16 F16 F16", _median),
+    "maxmin": ("F16 = F16 F16 F16", _then(floats.maximum, floats.minimum)),
+    "minmax": ("F16 = F16 F16 F16", _then(floats.minimum, floats.maximum)),
+}
+"""Named ``v_max_f16`` and the like, on RDNA4 ``v_max_num_f16``."""
+
+
+def _pack_bf16(a: Any, b: Any) -> Any:
+    return pack(floats.f32_to_bf16(a), floats.f32_to_bf16(b))
+
+
+def _pack_half(a: Any, b: Any) -> Any:
+    return pack(_half_bits(a), _half_bits(b))
+
+
+def _pack_cut(a: Any, b: Any) -> Any:
+    return pack(_half_bits_toward_zero(a), _half_bits_toward_zero(b))
+
+
+def _rows(rows: Rows, section: str, generations: frozenset[Generation] = ALL) -> dict[str, Entry]:
+    return {
+        f"v_{name}": arithmetic(signature, function, section, generations=generations)
+        for name, (signature, function) in rows.items()
+    }
+
 
 TABLE: dict[str, Entry] = {
-    **{f"v_{name}": arithmetic(signature, function, _VOP1) for name, (signature, function) in _CONVERSIONS.items()},
-    **{f"v_{name}": arithmetic(signature, function, _VOP3) for name, (signature, function) in _PACKING.items()},
+    **_rows(_UNARY, _VOP1),
+    **_rows(_BINARY, _VOP2),
+    **_rows(_FUSED, _VOP3),
+    **_rows({f"{name}_f16": row for name, row in _EXTREMES.items()}, _VOP3, _BEFORE_RDNA4),
+    **_rows({f"{name}_num_f16": row for name, row in _EXTREMES.items()}, "RDNA4 ISA, VOP3 Instructions", _RDNA4),
+    "v_mov_b16": arithmetic("U16 = U16", np.asarray, _VOP1),
+    "v_fmac_f16": arithmetic("F16 = F16 F16 F16", floats.fma16, _VOP2, accumulate=True),
+    "v_cvt_pk_bf16_f32": arithmetic("U32 = F32 F32", _pack_bf16, "CDNA4 ISA, VOP3A & VOP3B Instructions"),
+    "v_cvt_pk_f16_f32": arithmetic("U32 = F32 F32", _pack_half, "CDNA4 ISA, VOP3A & VOP3B Instructions"),
+    "v_cvt_pkrtz_f16_f32": arithmetic("U32 = F32 F32", _pack_cut, _VOP3, generations=CDNA),
+    "v_cvt_pk_rtz_f16_f32": arithmetic("U32 = F32 F32", _pack_cut, _VOP3, generations=RDNA),
+    "v_pack_b32_f16": arithmetic("U32 = U16 U16", pack, _VOP3),
 }
 """Mnemonic → entry."""

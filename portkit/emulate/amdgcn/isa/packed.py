@@ -1,6 +1,6 @@
-"""Packed arithmetic on two values of a register or register pair.
+"""Packed arithmetic on two values of a register or register pair, and multiply-adds of mixed precision.
 
-Sources: CDNA3 ISA "VOP3P Instructions" (v_pk_add_f32 and the like), RDNA3 ISA "VOP3P Instructions".
+Sources: CDNA3 ISA "VOP3P Instructions", CDNA4 ISA the same (v_pk_minimum3_f16), RDNA3 and RDNA4 ISA the same.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from portkit.emulate.amdgcn.architecture import CDNA
-from portkit.emulate.amdgcn.decode import Decoder, Read, Step
+from portkit.emulate.amdgcn.architecture import ALL, CDNA, Generation
+from portkit.emulate.amdgcn.decode import Decoder, Read, Step, take_apart
+from portkit.emulate.amdgcn.isa import integers16
+from portkit.emulate.amdgcn.isa.extremes import maximum3, minimum3
+from portkit.emulate.amdgcn.isa.halves import pack
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Machine
 from portkit.emulate.amdgcn.operands import Register, Type, constant, is_constant
+from portkit.emulate.core import floats
 from portkit.emulate.core.floats import flush, fma32
 
 _SECTION = "CDNA3 ISA, VOP3P Instructions"
@@ -85,10 +89,169 @@ def _move(decoder: Decoder) -> Step:
     return step
 
 
+# -- two halves of one register
+
+
+def packed_word(decoder: Decoder, text: str, kind: Type) -> Read:
+    """A source as a word: a constant of a floating type fills the low half only, an integer is sign-extended."""
+    if not is_constant(text):
+        return decoder.read_register(decoder.register(text), Type.U32)
+    value = constant(text, kind if "." in text and kind.floating else Type.U32)
+    word = np.uint32(np.asarray(value).view(f"u{value.dtype.itemsize}"))
+    return lambda machine: word
+
+
+def half_of(read: Read, kind: Type, high: int, negate: int) -> Read:
+    """One half of a packed source, as its type."""
+
+    def half(machine: Machine) -> Any:
+        word = np.asarray(read(machine))
+        bits = (word >> np.uint32(16) if high else word).astype(np.uint16)
+        if negate:
+            bits = bits ^ np.uint16(0x8000)
+        return bits.view(kind.dtype)
+
+    return half
+
+
+def packed_sources(decoder: Decoder, texts: tuple[str, ...], kind: Type) -> tuple[list[Read], list[Read]]:
+    """What the low and what the high result are made of, by op_sel, op_sel_hi, neg_lo and neg_hi."""
+    count = len(decoder.operands) - 1
+    words = [packed_word(decoder, text, kind) for text in texts]
+    low, high = decoder.flags("op_sel", count), decoder.flags("op_sel_hi", count, 1)
+    signs = [decoder.flags(name, count) if kind.floating else (0,) * count for name in ("neg_lo", "neg_hi")]
+    return (
+        [half_of(word, kind, low[n], signs[0][n]) for n, word in enumerate(words)],
+        [half_of(word, kind, high[n], signs[1][n]) for n, word in enumerate(words)],
+    )
+
+
+def _halves(function: Callable[..., Any], sources: int, kind: Type) -> Build:
+    def build(decoder: Decoder) -> Step:
+        decoder.need(sources + 1)
+        low, high = packed_sources(decoder, decoder.operands[1:], kind)
+        write = decoder.vector_result(decoder.operands[0], Type.U32)
+        finish = _unit_clamp if kind is Type.F16 and decoder.has("clamp") else np.asarray
+
+        def step(machine: Machine) -> None:
+            results = [finish(function(*[read(machine) for read in half])) for half in (low, high)]
+            write(machine, pack(*[np.asarray(result).view(np.uint16) for result in results]))
+
+        return step
+
+    return build
+
+
+def _unit_clamp(x: Any) -> Any:
+    """To 0 … 1; NaN becomes 0."""
+    return np.where(np.isnan(x), np.float16(0), np.clip(x, np.float16(0), np.float16(1)))
+
+
+def _multiply_add(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
+
+_PACKED: dict[str, tuple[Type, int, Callable[..., Any]]] = {
+    "add_f16": (Type.F16, 2, np.add),
+    "mul_f16": (Type.F16, 2, np.multiply),
+    "fma_f16": (Type.F16, 3, floats.fma16),
+    "add_u16": (Type.U16, 2, np.add),
+    "add_i16": (Type.I16, 2, np.add),
+    "sub_u16": (Type.U16, 2, np.subtract),
+    "sub_i16": (Type.I16, 2, np.subtract),
+    "mul_lo_u16": (Type.U16, 2, np.multiply),
+    "mad_u16": (Type.U16, 3, _multiply_add),
+    "mad_i16": (Type.I16, 3, _multiply_add),
+    "max_u16": (Type.U16, 2, np.maximum),
+    "min_u16": (Type.U16, 2, np.minimum),
+    "max_i16": (Type.I16, 2, np.maximum),
+    "min_i16": (Type.I16, 2, np.minimum),
+    "lshlrev_b16": (Type.U16, 2, integers16.shift_left),
+    "lshrrev_b16": (Type.U16, 2, integers16.shift_right),
+}
+
+
+def _shift_signed(by: Any, x: Any) -> Any:
+    return integers16.shift_right_signed(np.asarray(by).view(np.uint16), x)
+
+
+# -- mixed precision
+
+
+def _mixed_source(decoder: Decoder, text: str, half: int, high: int) -> Read:
+    """A float32, or where ``half`` is set a float16 in one half of a register, widened."""
+    if not half:
+        return decoder.vector(text, Type.F32)
+    source = take_apart(text)
+    narrow = half_of(packed_word(decoder, source.text, Type.F16), Type.F16, high, 0)
+
+    def wide(machine: Machine) -> Any:
+        value = np.asarray(narrow(machine)).astype(np.float32)
+        value = np.abs(value) if source.absolute else value
+        return -value if source.negate else value
+
+    return wide
+
+
+def _mixed(result: int | None) -> Build:
+    """v_fma_mix_f32, and the forms that round to float16 and write one half of the destination."""
+
+    def build(decoder: Decoder) -> Step:
+        decoder.need(4)
+        halves, highs = decoder.flags("op_sel_hi", 3), decoder.flags("op_sel", 3)
+        reads = [
+            _mixed_source(decoder, text, half, high)
+            for text, half, high in zip(decoder.operands[1:], halves, highs, strict=True)
+        ]
+        if result is None:
+            write = decoder.vector_result(decoder.operands[0], Type.F32)
+            return lambda machine: write(machine, fma32(*[read(machine) for read in reads]))
+        return _mixed_half(decoder, reads, result)
+
+    return build
+
+
+def _mixed_half(decoder: Decoder, reads: list[Read], half: int) -> Step:
+    register = decoder.vector_register(decoder.operands[0])
+    decoder.reading(register)
+    write, old = decoder.vector_result(decoder.operands[0], Type.U32), register.index
+    shift, kept = np.uint32(16 * half), np.uint32(0x0000_FFFF if half else 0xFFFF_0000)
+
+    def step(machine: Machine) -> None:
+        value = floats.fma32_unrounded(*[read(machine) for read in reads])
+        bits = np.asarray(value).astype(np.float16).view(np.uint16).astype(np.uint32)
+        write(machine, (machine.read_vector(old) & kept) | bits << shift)
+
+    return step
+
+
+_CDNA4 = frozenset({Generation.CDNA4})
+_RDNA4 = frozenset({Generation.RDNA4})
+_BEFORE_RDNA4 = ALL - _RDNA4
+
+
+def _extremes() -> dict[str, Entry]:
+    """Packed minimum and maximum of float16, named apart by generation."""
+    table = {}
+    for name, function in (("max", floats.maximum), ("min", floats.minimum)):
+        build = _halves(function, 2, Type.F16)
+        table[f"v_pk_{name}_f16"] = Entry(build, _SECTION, _BEFORE_RDNA4)
+        table[f"v_pk_{name}_num_f16"] = Entry(build, "RDNA4 ISA, VOP3P Instructions", _RDNA4)
+    for name, triple in (("minimum3", minimum3), ("maximum3", maximum3)):
+        table[f"v_pk_{name}_f16"] = Entry(_halves(triple, 3, Type.F16), "CDNA4 ISA, VOP3P Instructions", _CDNA4)
+    return table
+
+
 TABLE: dict[str, Entry] = {
     "v_pk_add_f32": Entry(_pairs(np.add, 2), _SECTION, CDNA),
     "v_pk_mul_f32": Entry(_pairs(np.multiply, 2), _SECTION, CDNA),
     "v_pk_fma_f32": Entry(_pairs(fma32, 3), _SECTION, CDNA),
     "v_pk_mov_b32": Entry(_move, _SECTION, CDNA),
+    **{f"v_pk_{name}": Entry(_halves(f, count, kind), _SECTION) for name, (kind, count, f) in _PACKED.items()},
+    "v_pk_ashrrev_i16": Entry(_halves(_shift_signed, 2, Type.I16), _SECTION),
+    **_extremes(),
+    "v_fma_mix_f32": Entry(_mixed(None), _SECTION),
+    "v_fma_mixlo_f16": Entry(_mixed(0), _SECTION),
+    "v_fma_mixhi_f16": Entry(_mixed(1), _SECTION),
 }
 """Mnemonic → entry."""
