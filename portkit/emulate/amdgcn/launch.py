@@ -187,6 +187,7 @@ class Launch:
         self.shared_bytes = max(shared_bytes, program.shared_bytes)
         self.grid = tuple(grid)
         self.findings: list[Finding] = []
+        self.vectors = vector_registers(code)
         self.meter = Meter(options.budget)
         self.done = 0
         self.attach: list[Attach] = []
@@ -226,7 +227,7 @@ class Launch:
         schedule = Schedule(self.options.order, self.options.seed)
         ids = workgroup_ids(self.grid)
         order = [ids[number] for number in schedule.workgroups(len(ids))]
-        per_chunk = max(1, self.options.waves_at_once // self.waves)
+        per_chunk = max(1, self.options.lanes_at_once // (self.waves * self.code.program.wave_size))
         try:
             with np.errstate(all="ignore"):
                 for start in range(0, len(order), per_chunk):
@@ -236,7 +237,7 @@ class Launch:
 
     def _run_chunk(self, groups: list[Grid], schedule: Schedule) -> None:
         machine = Machine(
-            self.code.program, vector_registers(self.code), groups, self.waves, self.memory, self.options.poison,
+            self.code.program, self.vectors, groups, self.waves, self.memory, self.options.poison,
             self.shared_bytes,
         )  # fmt: skip
         set_up(machine, self.kernarg, BASE + self.memory.allocations[0].start)

@@ -228,7 +228,8 @@ class Machine:
 
     def spread(self, value: Array) -> Array:
         """A value as ``[selected waves, lanes]``."""
-        return np.broadcast_to(value, (self.count, self.lanes))
+        shape = (self.count, self.lanes)
+        return value if np.shape(value) == shape else np.broadcast_to(value, shape)
 
     def lanes_of(self, value: Array, live: Mask) -> Array:
         """Values of the live lanes, one dimension."""

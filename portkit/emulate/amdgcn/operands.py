@@ -33,6 +33,8 @@ class Type(enum.Enum):
     I64 = ("i8", 64)
     F64 = ("f8", 64)
 
+    __hash__ = object.__hash__  # Enum's own hashes a name at every look-up of a register's view
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy's type of the values."""

@@ -91,7 +91,8 @@ def fma16(a: Array, b: Array, c: Array) -> Array:
 def flush(x: Array) -> Array:
     """Float32 with denormals replaced by zeros of the same sign."""
     x = np.asarray(x, np.float32)
-    return np.where(np.abs(x) < SMALLEST_NORMAL, np.copysign(np.float32(0), x), x)
+    small = np.abs(x) < SMALLEST_NORMAL
+    return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
 
 
 def approximate(function: Callable[[Array], Array]) -> Callable[[Array], Array]:

@@ -87,8 +87,21 @@ def _selected_byte(pair: Array, code: Array) -> Array:
     return np.where(code < 8, byte, np.where(code < 12, sign, constant))
 
 
+def _permute_alike(high: Array, low: Array, selector: int) -> Array:
+    """The permutation where all lanes choose the same bytes."""
+    result: Array = np.zeros((), np.uint32)
+    for place in (0, 8, 16, 24):
+        code = selector >> place & 7
+        byte = ((high if code >= 4 else low) >> np.uint32(8 * (code & 3))) & np.uint32(255)
+        result = np.asarray(result | (byte << np.uint32(place)))
+    return result
+
+
 def permute_bytes(high: Array, low: Array, selector: Array) -> Array:
     """Four bytes chosen from ``high:low``: codes 0 to 7 a byte, 8 to 11 a sign, 12 zero, from 13 on 0xff."""
+    chosen = np.asarray(selector).reshape(-1)
+    if not np.any(chosen & np.uint32(0xF8F8_F8F8)) and (chosen == chosen[0]).all():
+        return _permute_alike(high, low, int(chosen[0]))
     pair = (np.asarray(high).astype(np.uint64) << np.uint64(32)) | np.asarray(low).astype(np.uint64)
     codes = np.asarray(selector).astype(np.uint64)
     result = np.uint64(0)

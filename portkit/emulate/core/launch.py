@@ -43,7 +43,7 @@ class Options:
     seed: int = 0  # of Order.SEEDED
     budget: int = 2_000_000_000  # lane-instructions of a launch
     poison: int = POISON  # word of what nothing wrote
-    waves_at_once: int = 64  # waves of whole workgroups that run in one chunk
+    lanes_at_once: int = 4096  # of whole workgroups that run in one chunk
     check: bool = True  # watch every access, see portkit.emulate.core.checker
 
 

@@ -115,26 +115,45 @@ def perform(
         comparand: of compare-and-swap.
         wanted: whether the values before are needed.
     """
+    if comparand is not None:
+        return _compare_and_swap(memory, index, data, comparand)
     if not wanted and operation.accumulate is not None:
         operation.accumulate.at(memory, index, data)
         return data
+    assert operation.combine is not None
+    return _one_by_one(memory, index, operation.combine, data)
+
+
+def _one_by_one(memory: Array, index: Offsets, combine: Callable[[Array, Array], Array], data: Array) -> Array:
+    """In rounds: in each the first lane left at every element."""
     before = np.zeros_like(data)
     left = np.arange(index.size)
     while left.size:
         _, first = np.unique(index[left], return_index=True)
         lanes = left[first]
-        old = memory[index[lanes]]
-        before[lanes] = old
-        memory[index[lanes]] = _new_value(operation, old, data[lanes], comparand, lanes)
+        before[lanes] = memory[index[lanes]]
+        memory[index[lanes]] = combine(before[lanes], data[lanes])
         left = np.delete(left, first)
     return before
 
 
-def _new_value(operation: Operation, old: Array, data: Array, comparand: Array | None, lanes: Array) -> Array:
-    if operation.combine is None:
-        assert comparand is not None
-        return np.where(old == comparand[lanes], data, old)
-    return np.asarray(operation.combine(old, data))
+def _compare_and_swap(memory: Array, index: Offsets, data: Array, comparand: Array) -> Array:
+    """In rounds: in each, at every element, the lanes up to the first one that finds what it expects."""
+    before = np.zeros_like(data)
+    left = np.argsort(index, kind="stable")
+    while left.size:
+        current = memory[index[left]]
+        matched = current == comparand[left]
+        group = np.cumsum(np.r_[0, np.diff(index[left]) != 0])
+        number = np.where(matched, np.arange(left.size), left.size)
+        winner = np.full(int(group[-1]) + 1, left.size)
+        np.minimum.at(winner, group, number)
+        done = np.arange(left.size) <= winner[group]
+        before[left[done]] = current[done]
+        winners = left[winner[winner < left.size]]
+        memory[index[winners]] = data[winners]
+        left = left[~done]
+    return before
 
 
 def _values(machine: Machine, index: int, operation: Operation, live: Mask) -> Array:

@@ -34,9 +34,16 @@ def _scaled(x: Array, by: float) -> Array:
     return (x.astype(np.float64) * by).astype(np.float32)
 
 
+def _moderate(denominator: Array, numerator: Array) -> bool:
+    """Whether no lane needs scaling or fixing: exponents from -63 to 31, so that quotients stay normal."""
+    return all(bool(((exponent(x) - 64).view(np.uint32) < 95).all()) for x in (denominator, numerator))
+
+
 def divide_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:
     """v_div_scale_f32: ``value`` (one of the other two) scaled, and whether v_div_fmas must undo it."""
     value, denominator, numerator = _float32s(value, denominator, numerator)
+    if _moderate(denominator, numerator):
+        return value, np.zeros((1, 1), np.bool_)
     up, down = _scaled(value, _UP), _scaled(value, _DOWN)
     below, above = exponent(denominator), exponent(numerator)
     size = np.abs(denominator).astype(np.float64)
@@ -77,6 +84,8 @@ def divide_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
 def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
     """v_div_fixup_f32: special operands and the sign, around a quotient that is right elsewhere."""
     quotient, denominator, numerator = _float32s(quotient, denominator, numerator)
+    if _moderate(denominator, numerator) and np.isfinite(quotient).all():
+        return np.copysign(quotient, numerator * np.sign(denominator))
     sign = np.where(np.signbit(denominator) ^ np.signbit(numerator), np.float32(-1), np.float32(1))
     infinite, both = np.isinf(denominator), np.isinf(numerator)
     zero, none = denominator == 0, numerator == 0

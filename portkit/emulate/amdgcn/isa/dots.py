@@ -139,7 +139,7 @@ def _pair_accumulating(kind: Type) -> Build:
 
 def _codes(read: Read, bits: int, signed: bool) -> Callable[[Machine], Array]:
     """The values of a word as int64, ``[..., values]``."""
-    places = np.arange(0, 32, bits, dtype=np.uint32)
+    places: Array = np.arange(0, 32, bits, dtype=np.uint32)
     mask = np.uint32((1 << bits) - 1)
 
     def codes(machine: Machine) -> Array:
