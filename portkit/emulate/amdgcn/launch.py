@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,13 +49,36 @@ def _check_modes(program: Program) -> None:
             raise Unsupported(f".amdhsa_{name} {value}")
 
 
-def pack_arguments(arguments: Sequence[Argument], values: Sequence[Value], size: int, buffers: Buffers) -> bytes:
-    """The kernarg segment."""
-    segment = bytearray(size)
-    for number, (argument, value) in enumerate(zip(arguments, values, strict=True)):
-        raw = _argument_bytes(argument, value, number, buffers)
-        segment[argument.offset : argument.offset + argument.size] = raw
-    return bytes(segment)
+def pack_arguments(program: Program, values: Sequence[Value], hidden: Mapping[str, int], buffers: Buffers) -> Bytes:
+    """The kernarg segment.
+
+    Args:
+        program: the kernel.
+        values: of the explicit arguments.
+        hidden: of those that the runtime fills in, by kind.
+        buffers: where pointer arguments lie.
+    """
+    segment = np.zeros(max(16, program.kernarg_bytes), np.uint8)
+    parts = [(item, _argument_bytes(item, values[n], n, buffers)) for n, item in enumerate(program.explicit)]
+    parts += [(item, _hidden_bytes(item, hidden)) for item in program.arguments if item.hidden]
+    for argument, raw in parts:
+        segment[argument.offset : argument.offset + argument.size] = np.frombuffer(raw, np.uint8)
+    return segment
+
+
+def hidden_values(grid: Sequence[int], threads: int, shared_bytes: int) -> dict[str, int]:
+    """What the runtime passes for itself: the grid in workgroups, the workgroup in threads."""
+    values = {f"hidden_block_count_{axis}": size for axis, size in zip("xyz", (*grid, 1, 1), strict=False)}
+    values |= {f"hidden_group_size_{axis}": size for axis, size in zip("xyz", (threads, 1, 1), strict=True)}
+    values |= {f"hidden_{name}_{axis}": 0 for name in ("remainder", "global_offset") for axis in "xyz"}
+    dimensions = max(axis for axis, size in enumerate((1, *grid)) if size > 1 or axis <= 1)
+    return values | {"hidden_grid_dims": dimensions, "hidden_dynamic_lds_size": shared_bytes, "hidden_none": 0}
+
+
+def _hidden_bytes(argument: Argument, hidden: Mapping[str, int]) -> bytes:
+    if argument.kind not in hidden:
+        raise Unsupported(f"kernel argument {argument.kind}: services of the host are not there")
+    return hidden[argument.kind].to_bytes(argument.size, "little")
 
 
 def _argument_bytes(argument: Argument, value: Value, number: int, buffers: Buffers) -> bytes:
@@ -78,16 +101,16 @@ def _float_bytes(argument: Argument, value: float) -> bytes:
 
 def _values(program: Program, values: Sequence[Value]) -> list[Value]:
     """One value for every argument; trailing ones that Triton adds for itself are null."""
-    if len(values) > len(program.arguments):
-        raise Unloadable(f"{len(values)} values for {len(program.arguments)} arguments")
-    missing = program.arguments[len(values) :]
+    if len(values) > len(program.explicit):
+        raise Unloadable(f"{len(values)} values for {len(program.explicit)} arguments")
+    missing = program.explicit[len(values) :]
     if any(not item.pointer for item in missing):
         raise Unloadable(f"no value for {missing[0].name}")
     return [*values, *[None] * len(missing)]
 
 
 def _named(program: Program, values: Sequence[Value]) -> list[tuple[str, Value]]:
-    return [(argument.name, value) for argument, value in zip(program.arguments, values, strict=True)]
+    return [(argument.name, value) for argument, value in zip(program.explicit, values, strict=True)]
 
 
 # -- initial state
@@ -197,8 +220,8 @@ class Launch:
         program = self.code.program
         empty = Contents("kernel arguments", np.zeros(max(16, program.kernarg_bytes), np.uint8))
         self.buffers = Buffers(_named(program, values), [empty])
-        packed = pack_arguments(program.arguments, values, empty.data.size, self.buffers)
-        self.kernarg = np.frombuffer(packed, np.uint8)
+        hidden = hidden_values(self.grid, self.waves * program.wave_size, self.shared_bytes)
+        self.kernarg = pack_arguments(program, values, hidden, self.buffers)
         self.memory.view(0)[:] = self.kernarg
 
     @property

@@ -43,7 +43,12 @@ class Argument:
     @property
     def pointer(self) -> bool:
         """True for an address."""
-        return self.kind in {"global_buffer", "dynamic_shared_pointer"}
+        return self.kind == "global_buffer"
+
+    @property
+    def hidden(self) -> bool:
+        """True for what the runtime fills in, and not the caller."""
+        return self.kind.startswith("hidden_")
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,11 @@ class Program:
     shared_bytes: int
     scratch_bytes: int  # a lane
     text: str = field(repr=False, default="")
+
+    @property
+    def explicit(self) -> tuple[Argument, ...]:
+        """Arguments that the caller passes."""
+        return tuple(item for item in self.arguments if not item.hidden)
 
     def directive(self, name: str, default: int = 0) -> int:
         """Value of a ``.amdhsa_`` directive."""
