@@ -55,7 +55,7 @@ def test_scaled_product(a, b, side):
     rng = np.random.default_rng(5)
     a_raw, a_scales, a_values = operand(rng, a, size, depth)
     b_raw, b_scales, b_values = operand(rng, b, size, depth)
-    signature = {name: "*u8" for name in ("a_ptr", "as_ptr", "b_ptr", "bs_ptr")} | {"c_ptr": "*fp32"}
+    signature = dict.fromkeys(("a_ptr", "as_ptr", "b_ptr", "bs_ptr"), "*u8") | {"c_ptr": "*fp32"}
     constants = {"M": size, "N": size, "K": depth, "A": a, "B": b}
     constants |= {"A_CODES": FORMATS[a][1], "B_CODES": FORMATS[b][1]}
     built = build(scaled_dot, "gfx950", signature, constants, waves=waves, **options)
