@@ -154,5 +154,6 @@ def test_pipelined(architecture, stages):
 @pytest.mark.parametrize("stages", [2, 3])
 def test_loads_that_go_to_lds(stages, monkeypatch):
     monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
-    _, got, reference = product("gfx950", ("bf16", "bf16"), (64, 64, 256), (64, 64, 64), num_stages=stages)
+    built, got, reference = product("gfx950", ("bf16", "bf16"), (64, 64, 256), (64, 64, 64), num_stages=stages)
+    assert " lds\n" in built.text
     assert error(got, reference) < 3e-7
