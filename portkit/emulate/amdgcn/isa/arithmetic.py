@@ -49,10 +49,15 @@ def arithmetic(
     generations: frozenset[Generation] = ALL,
 ) -> Entry:
     """Table row for a signature such as ``"F32 = F32 F32"``."""
+    row = row_of(signature, function, accumulate=accumulate)
+    return Entry(lambda decoder: build(decoder, row), section, generations)
+
+
+def row_of(signature: str, function: Function, *, accumulate: bool = False) -> Arithmetic:
+    """What a signature such as ``"F32 = F32 F32"`` says."""
     result, _, sources = signature.partition("=")
     kinds = tuple(Type[name] for name in sources.split())
-    row = Arithmetic(Type[result.strip()], kinds, function, accumulate)
-    return Entry(lambda decoder: build(decoder, row), section, generations)
+    return Arithmetic(Type[result.strip()], kinds, function, accumulate)
 
 
 def permutation(decoder: Decoder) -> LanePermutation | None:

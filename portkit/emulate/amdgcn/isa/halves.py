@@ -1,19 +1,24 @@
 """16-bit floats: conversions and arithmetic on single halves, and packing two of them.
 
-Sources: CDNA3 ISA "VOP1/VOP2/VOP3A Instructions", CDNA4 ISA (v_cvt_pk_bf16_f32), RDNA3 ISA and RDNA4 ISA the same.
+Sources: CDNA3 ISA "VOP1/VOP2/VOP3A Instructions", CDNA4 ISA (v_cvt_pk_bf16_f32), RDNA3 ISA and RDNA4 ISA the same;
+overflow of float16 results from "MODE Register" (FP16_OVFL).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
-from portkit.emulate.amdgcn.isa.arithmetic import arithmetic
+from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa.arithmetic import arithmetic, build, row_of
 from portkit.emulate.amdgcn.isa.registry import Entry
+from portkit.emulate.amdgcn.machine import Machine
 from portkit.emulate.core import floats
+from portkit.emulate.core.findings import Unsupported
 
 _VOP1 = "CDNA3 ISA, VOP1 Instructions; RDNA3 ISA, VOP1 Instructions"
 _VOP2 = "CDNA3 ISA, VOP2 Instructions; RDNA3 ISA, VOP2 Instructions"
@@ -21,6 +26,7 @@ _VOP3 = "CDNA3 ISA, VOP3A & VOP3B Instructions; RDNA3 ISA, VOP3 & VOP3SD Instruc
 
 _RDNA4 = frozenset({Generation.RDNA4})
 _BEFORE_RDNA4 = ALL - _RDNA4
+_LARGEST = np.float16(65504)
 
 
 def pack(low: Any, high: Any) -> Any:
@@ -77,11 +83,47 @@ def _then(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[...
     return lambda a, b, c: second(first(a, b), c)
 
 
+def _saturating(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with overflow held at the largest number; an infinite operand still gives infinity."""
+
+    def operation(*values: Any) -> Any:
+        result = np.asarray(function(*values))
+        finite = np.all([np.isfinite(value) for value in np.broadcast_arrays(*values)], axis=0)
+        return np.where(finite & np.isinf(result), np.copysign(_LARGEST, result), result)
+
+    return operation
+
+
+def by_overflow_mode(
+    decoder: Decoder, build: Callable[[Callable[..., Any]], Step], function: Callable[..., Any]
+) -> Step:
+    """The step for the function, and where MODE.FP16_OVFL is set for the function held at the largest number."""
+    plain, held = build(function), build(_saturating(function))
+
+    def step(machine: Machine) -> None:
+        modes = machine.fp16_overflow[machine.select]
+        if modes.any() != modes.all():
+            raise Unsupported("waves of different overflow modes", decoder.instruction.site)
+        (held if modes.any() else plain)(machine)
+
+    return step
+
+
+def _overflowing(signature: str, function: Callable[..., Any], section: str, *, accumulate: bool = False) -> Entry:
+    """A table row whose float16 result may overflow."""
+    row = row_of(signature, function, accumulate=accumulate)
+    return Entry(
+        lambda decoder: by_overflow_mode(
+            decoder, lambda operation: build(decoder, replace(row, function=operation)), function
+        ),
+        section,
+    )
+
+
 Rows: TypeAlias = dict[str, tuple[str, Any]]
 
 _UNARY: Rows = {
     "cvt_f32_f16": ("F32 = F16", lambda x: np.asarray(x).astype(np.float32)),
-    "cvt_f16_f32": ("F16 = F32", lambda x: np.asarray(x).astype(np.float16)),
     "cvt_f16_u16": ("F16 = U16", lambda x: np.asarray(x).astype(np.float16)),
     "cvt_f16_i16": ("F16 = I16", lambda x: np.asarray(x).astype(np.float16)),
     "cvt_u16_f16": ("U16 = F16", _to_integer(0, 65535, np.uint16)),
@@ -100,15 +142,13 @@ _UNARY: Rows = {
     "fract_f16": ("F16 = F16", _fraction),
 }
 
-_BINARY: Rows = {
+_OVERFLOWING: Rows = {
+    "cvt_f16_f32": ("F16 = F32", lambda x: np.asarray(x).astype(np.float16)),
     "add_f16": ("F16 = F16 F16", np.add),
     "sub_f16": ("F16 = F16 F16", np.subtract),
     "subrev_f16": ("F16 = F16 F16", lambda a, b: b - a),
     "mul_f16": ("F16 = F16 F16", np.multiply),
     "ldexp_f16": ("F16 = F16 I16", _scaled),
-}
-
-_FUSED: Rows = {
     "fma_f16": ("F16 = F16 F16 F16", floats.fma16),
     "fmaak_f16": ("F16 = F16 F16 F16", floats.fma16),
     "fmamk_f16": ("F16 = F16 F16 F16", floats.fma16),
@@ -147,12 +187,11 @@ def _rows(rows: Rows, section: str, generations: frozenset[Generation] = ALL) ->
 
 TABLE: dict[str, Entry] = {
     **_rows(_UNARY, _VOP1),
-    **_rows(_BINARY, _VOP2),
-    **_rows(_FUSED, _VOP3),
+    **{f"v_{name}": _overflowing(signature, function, _VOP3) for name, (signature, function) in _OVERFLOWING.items()},
     **_rows({f"{name}_f16": row for name, row in _EXTREMES.items()}, _VOP3, _BEFORE_RDNA4),
     **_rows({f"{name}_num_f16": row for name, row in _EXTREMES.items()}, "RDNA4 ISA, VOP3 Instructions", _RDNA4),
     "v_mov_b16": arithmetic("U16 = U16", np.asarray, _VOP1),
-    "v_fmac_f16": arithmetic("F16 = F16 F16 F16", floats.fma16, _VOP2, accumulate=True),
+    "v_fmac_f16": _overflowing("F16 = F16 F16 F16", floats.fma16, _VOP2, accumulate=True),
     "v_cvt_pk_bf16_f32": arithmetic("U32 = F32 F32", _pack_bf16, "CDNA4 ISA, VOP3A & VOP3B Instructions"),
     "v_cvt_pk_f16_f32": arithmetic("U32 = F32 F32", _pack_half, "CDNA4 ISA, VOP3A & VOP3B Instructions"),
     "v_cvt_pkrtz_f16_f32": arithmetic("U32 = F32 F32", _pack_cut, _VOP3, generations=CDNA),

@@ -132,6 +132,9 @@ class Layout:
 
     ``run`` consecutive rows lie in consecutive registers of one lane; the next ``run`` rows belong to the next
     group of lanes, and when all groups have theirs, to the next registers.
+
+    Along K, A and B share an order, which changes no sum; only f8f6f4, which mixes widths and has scales, needs
+    the device's own.
     """
 
     rows: int

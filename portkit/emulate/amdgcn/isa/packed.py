@@ -14,7 +14,7 @@ from portkit.emulate.amdgcn.architecture import ALL, CDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Read, Step, take_apart
 from portkit.emulate.amdgcn.isa import integers16
 from portkit.emulate.amdgcn.isa.extremes import maximum3, minimum3
-from portkit.emulate.amdgcn.isa.halves import pack
+from portkit.emulate.amdgcn.isa.halves import by_overflow_mode, pack
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Machine
 from portkit.emulate.amdgcn.operands import Register, Type, constant, is_constant
@@ -129,17 +129,27 @@ def packed_sources(decoder: Decoder, texts: tuple[str, ...], kind: Type) -> tupl
 def _halves(function: Callable[..., Any], sources: int, kind: Type) -> Build:
     def build(decoder: Decoder) -> Step:
         decoder.need(sources + 1)
-        low, high = packed_sources(decoder, decoder.operands[1:], kind)
-        write = decoder.vector_result(decoder.operands[0], Type.U32)
-        finish = _unit_clamp if kind is Type.F16 and decoder.has("clamp") else np.asarray
-
-        def step(machine: Machine) -> None:
-            results = [finish(function(*[read(machine) for read in half])) for half in (low, high)]
-            write(machine, pack(*[np.asarray(result).view(np.uint16) for result in results]))
-
-        return step
+        pairs = packed_sources(decoder, decoder.operands[1:], kind)
+        if kind is not Type.F16:
+            return _halves_step(decoder, pairs, function)
+        finish = _unit_clamp if decoder.has("clamp") else np.asarray
+        return by_overflow_mode(
+            decoder,
+            lambda operation: _halves_step(decoder, pairs, lambda *values: finish(operation(*values))),
+            function,
+        )
 
     return build
+
+
+def _halves_step(decoder: Decoder, pairs: tuple[list[Read], list[Read]], function: Callable[..., Any]) -> Step:
+    write = decoder.vector_result(decoder.operands[0], Type.U32)
+
+    def step(machine: Machine) -> None:
+        results = [np.asarray(function(*[read(machine) for read in half])) for half in pairs]
+        write(machine, pack(*[result.view(np.uint16) for result in results]))
+
+    return step
 
 
 def _unit_clamp(x: Any) -> Any:
