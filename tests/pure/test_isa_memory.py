@@ -191,8 +191,8 @@ def test_shared_memory_keeps_what_is_written(architecture, words, offset):
     write, read = SHARED[architecture][:2]
     source, target = ("v1", "v10") if words == 1 else (f"v[1:{words}]", f"v[10:{9 + words}]")
     name = f"b{32 * words}"
-    body = f"{ADDRESS}{write.format(name)} v20, {source} offset:{offset}\n{read.format(name)} {target}, v20 offset:{offset}"
-    ran = computed(architecture, body, shared=4096)
+    body = f"{write.format(name)} v20, {source} offset:{offset}\n{read.format(name)} {target}, v20 offset:{offset}"
+    ran = computed(architecture, ADDRESS + body, shared=4096)
     assert np.array_equal(ran.outputs[:, :words], ran.inputs[:, :words])
 
 

@@ -19,7 +19,7 @@ from portkit.emulate.amdgcn.machine import Machine
 from portkit.emulate.amdgcn.operands import TTMP, Type
 from portkit.emulate.amdgcn.parse import parse
 from portkit.emulate.amdgcn.program import Argument, Program
-from portkit.emulate.core.findings import Fault, Finding, Halt, OverBudget, Unloadable, Unsupported, outcome_of
+from portkit.emulate.core.findings import Fault, Finding, Halt, Unloadable, Unsupported, outcome_of
 from portkit.emulate.core.launch import Buffers, Counts, Emulation, Grid, Options, Pointer, Value, workgroup_ids
 from portkit.emulate.core.memory import BASE, Bytes, Contents, Memory
 from portkit.emulate.core.schedule import Schedule
@@ -233,13 +233,14 @@ class Launch:
         """Refuse a launch whose straight run alone is over the budget.
 
         Raises:
-            OverBudget: each instruction once, in every wave, is more than allowed.
+            Unsupported: each instruction once, in every wave, is more than allowed.
         """
         groups = int(np.prod(self.grid, dtype=object))
         each = sum(block.counted for block in self.code.blocks.values())
         least = groups * self.waves * self.code.program.wave_size * each
         if least > self.options.budget or groups > MAX_WORKGROUPS:
-            raise OverBudget(f"{groups} workgroups, about {least} lane-instructions; allowed: {self.options.budget}")
+            work = f"{groups} workgroups, about {least} lane-instructions"
+            raise Unsupported(f"launch of {work}; allowed: {self.options.budget}")
 
     def run(self) -> None:
         """Run all workgroups, and write the buffers back whatever happens.

@@ -128,9 +128,9 @@ class Unloadable(Halt):
 
 
 class OverBudget(Halt):
-    """More lane-instructions than the caller allows; says nothing of the kernel."""
+    """The kernel ran for more lane-instructions than the caller allows: perhaps it has no end."""
 
-    status = Status.UNSUPPORTED
+    status = Status.TIMEOUT
 
 
 def outcome_of(findings: Iterable[Finding], halt: Halt | None) -> Outcome:

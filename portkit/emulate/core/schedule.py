@@ -31,7 +31,8 @@ class Schedule:
     """Picks the group of waves that runs next.
 
     ``patience`` is the number of picks after which CONVERGED takes the most advanced group instead of the
-    least advanced one, once: a group that spins on a lock must not starve the holder.
+    least advanced one, once, and the other orders the last wave instead of the first: waves that spin must
+    not starve the one that they wait for.
     """
 
     order: Order = Order.CONVERGED
@@ -63,6 +64,8 @@ class Schedule:
 
     def _one_wave_a_group(self, ready: NDArray[np.bool_], pc: NDArray[np.int64], per_group: int) -> NDArray[np.bool_]:
         rank = self._ranks(ready.size, per_group)
+        if self.order is not Order.SEEDED and not self.picks % self.patience:
+            rank = per_group - 1 - rank
         rank[~ready] = np.iinfo(np.int64).max
         by_group = rank.reshape(-1, per_group)
         first = (by_group == by_group.min(axis=1, keepdims=True)).reshape(-1) & ready

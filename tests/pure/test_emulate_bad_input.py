@@ -1,0 +1,150 @@
+"""Texts and launches that can't run: each has a named status, and none an exception."""
+
+import pytest
+
+pytest.importorskip("numpy", reason="the emulator needs NumPy")
+
+import numpy as np
+from assembly import EDGES, edge_rows, execute, kernel
+
+from portkit.emulate import Options, Pointer, run
+
+
+def launched(text, architecture="gfx942", grid=(1,), values=None, **options):
+    values = [edge_rows(64), np.zeros((64, 4), np.uint32)] if values is None else values
+    return run(text, architecture, grid, values, options=Options(**options)).outcome
+
+
+GOOD = kernel("gfx942", "\tv_mov_b32_e32 v10, v1")
+
+
+def test_the_good_text_runs():
+    assert launched(GOOD).status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("damage", "status", "cause"),
+    [
+        (lambda text: "", "launch_error", "no .amdgcn_target"),
+        (lambda text: text.replace("gfx942", "gfx803"), "launch_error", "gfx803 is not emulated"),
+        (lambda text: text[: text.index("s_endpgm")], "launch_error", "cut off"),
+        (lambda text: text[: text.index(".wavefront_size")], "launch_error", "cut off"),
+        (lambda text: text.replace("\ts_endpgm\n", ""), "launch_error", "no s_endpgm"),
+        (
+            lambda text: text.replace("    .kernarg_segment_size: 16\n", ""),
+            "launch_error",
+            "lacks .kernarg_segment_size",
+        ),
+        (lambda text: text.replace("v10, v1\n", "v10, v1, v2, v3\n"), "unsupported", "4 operands"),
+        (lambda text: text.replace("v_mov_b32_e32 v10, v1", "garbage"), "unsupported", "not an instruction"),
+        (
+            lambda text: text.replace("v_mov_b32_e32 v10, v1", "s_branch .Lnowhere"),
+            "unsupported",
+            ".Lnowhere is not in",
+        ),
+        (lambda text: text.replace("v_mov_b32_e32 v10, v1", "s_trap 2"), "device_fault", "trap 2"),
+        (
+            lambda text: text.replace("v_mov_b32_e32 v10, v1", "s_swappc_b64 s[8:9], s[10:11]"),
+            "unsupported",
+            "s_swappc",
+        ),
+        (lambda text: text.replace("free_vgpr 256", "free_vgpr many"), "unsupported", "many is not a number"),
+        (lambda text: text.replace("    .name:           k", "    what"), "launch_error", "what"),
+    ],
+)
+def test_damaged_texts(damage, status, cause):
+    outcome = launched(damage(GOOD))
+    assert (outcome.status, cause in outcome.message) == (status, True), outcome
+
+
+def test_another_architecture_than_declared():
+    outcome = launched(GOOD, "gfx950")
+    assert outcome.status == "launch_error"
+    assert "is for gfx942, not for gfx950" in outcome.message
+
+
+def test_host_calls():
+    hidden = (
+        "      - .offset:         16\n        .size:           8\n        .value_kind:     hidden_hostcall_buffer\n"
+    )
+    text = GOOD.replace("    .group_segment_fixed_size", hidden + "    .group_segment_fixed_size").replace(
+        "size: 16", "size: 24"
+    )
+    outcome = launched(text)
+    assert outcome.status == "unsupported"
+    assert "hidden_hostcall_buffer" in outcome.message
+
+
+def test_endless_loops_end_at_the_budget():
+    outcome = execute("gfx942", ".Lhere:\ns_branch .Lhere", options=Options(budget=100_000)).emulation.outcome
+    assert outcome.status == "timeout"
+    assert "100000 lane-instructions" in outcome.message
+
+
+def test_huge_grids_are_refused_before_they_start():
+    outcome = launched(GOOD, grid=(2**31 - 1, 65535, 65535))
+    assert outcome.status == "unsupported"
+    assert "lane-instructions; allowed" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("values", "cause"),
+    [
+        ([edge_rows(64), 1, 2], "3 values for 2 arguments"),
+        ([1.5, edge_rows(64)], "x of 8 bytes takes no float"),
+    ],
+)
+def test_values_that_do_not_fit(values, cause):
+    outcome = launched(GOOD, values=values)
+    assert outcome.status == "launch_error"
+    assert cause in outcome.message
+
+
+def test_null_pointers_are_out_of_bounds():
+    outcome = launched(GOOD, values=[None, np.zeros((64, 4), np.uint32)])
+    assert outcome.status == "out_of_bounds"
+
+
+def test_buffers_that_alias_are_one():
+    """Input and output overlap in memory: the kernel sees it, and both arrays change."""
+    store = np.zeros(64 * 8 + 64 * 4, np.uint32)
+    inputs, outputs = store[: 64 * 8].reshape(64, 8), store[64 * 8 - 16 : 64 * 12 - 16].reshape(64, 4)
+    inputs[:, 0] = np.arange(64)
+    before = inputs[:, 0].copy()
+    assert launched(GOOD, values=[inputs, outputs]).status == "passed"
+    assert outputs[:, 0].tolist() == before.tolist()
+    assert inputs[-1, 0] == outputs[2, 0]
+
+
+def test_neighbours_in_memory_are_apart():
+    """Two views side by side share no allocation: an index that runs from one into the other is found."""
+    store = np.zeros(64 * 8 + 64 * 4, np.uint32)
+    inputs, outputs = store[: 64 * 8].reshape(64, 8), store[64 * 8 :].reshape(64, 4)
+    assert launched(GOOD, values=[inputs, outputs]).status == "passed"
+    text = kernel("gfx942", "\tv_mov_b32_e32 v21, 0x800\n\tglobal_load_dword v10, v21, s[4:5]")
+    assert launched(text, values=[inputs, outputs]).status == "out_of_bounds"
+
+
+def test_pointers_into_a_buffer():
+    store = np.zeros((65, 8), np.uint32)
+    store[1:, 0] = EDGES.repeat(2)[:64]
+    outputs = np.zeros((64, 4), np.uint32)
+    assert launched(GOOD, values=[Pointer(store, 32), outputs]).status == "passed"
+    assert np.array_equal(outputs[:, 0], store[1:, 0])
+
+
+def test_findings_name_the_source_line():
+    text = kernel("gfx942", '\t.file\t1 "/home/someone" "norm.py"\n\t.loc\t1 17 9\n\tglobal_load_dword v10, v1, s[4:5]')
+    values = [np.full((64, 8), 1 << 16, np.uint32), np.zeros((64, 4), np.uint32)]
+    (finding,) = run(text, "gfx942", (1,), values).findings
+    assert finding.site.source == "norm.py:17"
+    assert "/home" not in str(finding)
+    assert (finding.buffer, finding.offset, finding.place.lane) == ("x", 1 << 16, 0)
+
+
+def test_the_outermost_frame_is_named():
+    line = "\t.loc\t2 50 30                         ; standard.py:50:30 @[ norm.py:25:38 ]\n"
+    text = kernel("gfx942", line + "\tglobal_load_dword v10, v1, s[4:5]")
+    values = [np.full((64, 8), 1 << 16, np.uint32), np.zeros((64, 4), np.uint32)]
+    (finding,) = run(text, "gfx942", (1,), values).findings
+    assert finding.site.source == "norm.py:25"
