@@ -257,35 +257,35 @@ def cases(table):
     ]
 
 
-def count_of(function, name):
+ONE = {
+    "floor",
+    "ceil",
+    "trunc",
+    "rndne",
+    "fract",
+    "cvt",
+    "rcp",
+    "sqrt",
+    "rsq",
+    "log",
+    "exp",
+    "sin",
+    "cos",
+    "mov",
+    "not",
+}
+THREE = {"fma", "mad", "maxmin", "minmax", "minimummaximum", "maximumminimum"}
+
+
+def count_of(name):
     """Sources of an entry."""
-    if "fma" in name or "mad" in name or "3" in name.split("_")[1] or name.split("_")[1] in {"maxmin", "minmax"}:
-        return 3
-    if name.startswith(("v_minimummaximum", "v_maximumminimum")):
-        return 3
-    unary = [
-        "floor",
-        "ceil",
-        "trunc",
-        "rndne",
-        "fract",
-        "cvt",
-        "rcp",
-        "sqrt",
-        "rsq",
-        "log",
-        "exp",
-        "sin",
-        "cos",
-        "mov",
-        "not",
-    ]
-    return 1 if name.split("_")[1] in unary else 2
+    operation = name.split("_")[1]
+    return 1 if operation in ONE else 3 if operation in THREE or operation.endswith("3") else 2
 
 
 def results(architecture, name, function):
     """Rows of (operand bits, got bits, expected bits)."""
-    sources = count_of(function, name)
+    sources = count_of(name)
     texts = ", ".join(f"v{n}" for n in range(1, sources + 1))
     ran = computed(architecture, f"{name} v12, {texts}", inputs(64 if architecture.startswith("gfx9") else 32))
     for row, out in zip(ran.inputs, ran.outputs, strict=True):
