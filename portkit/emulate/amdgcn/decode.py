@@ -6,6 +6,7 @@ that every instruction's uses and definitions are known without being declared.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -57,6 +58,7 @@ class Source:
     sign_extend: bool = False  # SDWA
 
 
+@functools.cache
 def take_apart(text: str) -> Source:
     """An operand with its sign and absolute-value marks: ``-|v1|``, ``neg(v1)``, ``sext(v1)``."""
     negate = absolute = extend = False

@@ -58,7 +58,7 @@ def pack_arguments(program: Program, values: Sequence[Value], hidden: Mapping[st
         hidden: of those that the runtime fills in, by kind.
         buffers: where pointer arguments lie.
     """
-    segment = np.zeros(max(16, program.kernarg_bytes), np.uint8)
+    segment: Bytes = np.zeros(max(16, program.kernarg_bytes), np.uint8)
     parts = [(item, _argument_bytes(item, values[n], n, buffers)) for n, item in enumerate(program.explicit)]
     parts += [(item, _hidden_bytes(item, hidden)) for item in program.arguments if item.hidden]
     for argument, raw in parts:

@@ -234,7 +234,11 @@ class Machine:
     def lanes_of(self, value: Array, live: Mask) -> Array:
         """Values of the live lanes, one dimension."""
         spread = self.spread(value)
-        return spread.reshape(-1) if live.all() else spread[live]
+        return spread.reshape(-1) if self.every(live) else spread[live]
+
+    def every(self, live: Mask) -> bool:
+        """Whether a mask enables all lanes of the selected waves."""
+        return self.full if live is self.active else bool(live.all())
 
     def put_lanes(self, index: int, values: Array, live: Mask) -> None:
         """Write one value a live lane to a vector register; the others keep theirs."""
@@ -286,13 +290,14 @@ class Machine:
 
     def locate_shared(self, site: Site, at: Offsets, size: int, active: Mask) -> Offsets:
         """Offsets into shared memory of the chunk, from a workgroup's own addresses ``[selected waves, lanes]``."""
-        own = at.reshape(-1) if active.all() else at[active]
+        whole = self.every(active)
+        own = at.reshape(-1) if whole else at[active]
         if (first := self.shared.first_outside(own, size)) is not None:
             message = f"{size} bytes at {own[first]} of {self.shared.size} bytes of shared memory"
             place = self.place(first, active)
             raise Fault(Finding(Kind.SHARED_OUT_OF_BOUNDS, message, site, place, int(own[first]), "shared"))
-        base = np.broadcast_to(self.shared_base[self.select][:, None], at.shape)
-        return own + (base.reshape(-1) if active.all() else base[active])
+        base = self.shared_base[self.select][:, None]
+        return (at + base).reshape(-1) if whole else own + np.broadcast_to(base, at.shape)[active]
 
     def load_shared(self, site: Site, at: Offsets, size: int, active: Mask) -> Words:
         """Checked read of shared memory: ``[accesses, words]``. ``at`` is ``[selected waves, lanes]``."""
@@ -329,9 +334,16 @@ class Machine:
         if size >= 4 and (at & 3).any():
             raise Unsupported("scratch access that is not aligned to 4 bytes", site)
 
+    def _one_slot(self, at: Offsets, active: Mask) -> bool:
+        """Whether all lanes of all waves use the same offset, as spilled registers do."""
+        return self.all and self.every(active) and bool((at == at[0]).all())
+
     def load_scratch(self, site: Site, at: Offsets, size: int, active: Mask) -> Words:
         """Read each lane's own scratch at its byte offset: ``[active lanes, words]``."""
         self._check_scratch(site, at, size, active)
+        if size >= 4 and self._one_slot(at, active):
+            slots = range(int(at[0]) // 4, (int(at[0]) + size) // 4)
+            return np.stack([self.scratch[slot].reshape(-1) for slot in slots], axis=1)
         wave, lane = np.nonzero(active)
         wave = self.selected()[wave]
         words = [self.scratch[(at >> 2) + n, wave, lane] for n in range(max(1, size // 4))]
@@ -342,6 +354,10 @@ class Machine:
     def store_scratch(self, site: Site, at: Offsets, size: int, words: Words, active: Mask) -> None:
         """Write each lane's own scratch at its byte offset."""
         self._check_scratch(site, at, size, active)
+        if size >= 4 and self._one_slot(at, active):
+            for word in range(size // 4):
+                self.scratch[int(at[0]) // 4 + word] = words[:, word].reshape(active.shape)
+            return
         wave, lane = np.nonzero(active)
         wave = self.selected()[wave]
         if size >= 4:

@@ -7,6 +7,7 @@ of AMDGPU Instruction Operands".
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -35,15 +36,11 @@ class Type(enum.Enum):
 
     __hash__ = object.__hash__  # Enum's own hashes a name at every look-up of a register's view
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """NumPy's type of the values."""
-        return np.dtype(self.value[0])
+    dtype: np.dtype[Any]  # NumPy's type of the values
+    bits: int  # width
 
-    @property
-    def bits(self) -> int:
-        """Width."""
-        return int(self.value[1])
+    def __init__(self, code: str, bits: int) -> None:
+        self.dtype, self.bits = np.dtype(code), bits
 
     @property
     def floating(self) -> bool:
@@ -92,6 +89,7 @@ class Register:
         return range(self.index, self.index + self.count)
 
 
+@functools.cache
 def parse_register(text: str, accumulators_at: int) -> Register | None:
     """The register that an operand names; None where it is none. AGPRs begin at ``accumulators_at``."""
     if text in SPECIAL:
@@ -107,11 +105,13 @@ def parse_register(text: str, accumulators_at: int) -> Register | None:
     return Register(file, index + shift, count, {"l": 0, "h": 1, None: None}[half])
 
 
+@functools.cache
 def is_constant(text: str) -> bool:
     """True for an inline constant or a literal."""
     return bool(_INTEGER.fullmatch(text) or _FLOAT.fullmatch(text))
 
 
+@functools.cache
 def constant(text: str, kind: Type) -> Any:
     """A NumPy scalar of the operand's type.
 

@@ -38,7 +38,7 @@ class SharedMemory:
 
     def first_outside(self, at: Offsets, size: int) -> int | None:
         """Index of the first access, by a workgroup's own addresses, that leaves its range."""
-        if not at.size or (int(at.min()) >= 0 and int(at.max()) + size <= self.size):
+        if not at.size or int(at.view(np.uint64).max()) + size <= self.size:  # a negative one is huge
             return None
         return int(np.argmax((at < 0) | (at + size > self.size)))
 

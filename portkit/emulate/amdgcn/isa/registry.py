@@ -65,6 +65,7 @@ def all_entries() -> Table:
     return join(FAMILIES.values())
 
 
+@functools.cache
 def base_name(mnemonic: str) -> str:
     """A mnemonic without the suffix of its encoding."""
     return _ENCODING.sub("", mnemonic)
