@@ -77,8 +77,6 @@ class ComparisonRow:
     median_ms: float | None
     low_ms: float | None
     high_ms: float | None
-    clock: str | None  # events
-    cache: str | None  # flushed or warm
     speedup: float | None  # eager median ÷ fused median
     fusion_bound: float | None  # bytes of the unfused chain ÷ bytes of the fused kernel
     share_of_bound: float | None  # speedup ÷ fusion bound
@@ -170,8 +168,6 @@ def comparison_row(row: Row) -> ComparisonRow:
         ranges=_ranges(record.build),
         occupancy_kind="theoretical",
         occupancy_limiter=occupancy.limiter if occupancy else None,
-        clock=record.timing.clock if record.timing else None,
-        cache=record.timing.cache if record.timing else None,
         nonfinite=_nonfinite(record.verdict),
         nulls={name: _why_null(name, record) for name, value in figures.items() if value is None},
         triton=record.triton,
@@ -213,12 +209,13 @@ def _build_figures(build: Build | None) -> Figures:
 
 
 def _time_figures(timing: Timing | None, work: Work | None) -> Figures:
-    speedup = timing.speedup.get("eager") if timing else None
+    eager = timing.speedup.get("eager") if timing else None
+    speedup = eager.value if eager else None
     bound = work.fusion_bound if work else None
     return {
-        "median_ms": timing.fused.median_ms if timing else None,
-        "low_ms": timing.fused.low_ms if timing else None,
-        "high_ms": timing.fused.high_ms if timing else None,
+        "median_ms": timing.fused.events.median_ms if timing else None,
+        "low_ms": timing.fused.events.low_ms if timing else None,
+        "high_ms": timing.fused.events.high_ms if timing else None,
         "speedup": speedup,
         "fusion_bound": bound,
         "share_of_bound": speedup / bound if speedup is not None and bound else None,

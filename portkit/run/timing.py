@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from portkit.model import Clock, Target, Timing
+from portkit.model import Clock, Ratio, Target, Timed, Timing
 
 FUSED = "fused"
 
@@ -104,17 +104,19 @@ def sample(
 
 def summarize(samples: Samples) -> Timing:
     """Medians with intervals, and the fused function's speedup over each baseline."""
-    clocks = {name: clock(times) for name, times in samples.milliseconds.items()}
+    clocks = {name: Timed(clock(times)) for name, times in samples.milliseconds.items()}
     fused = clocks.pop(FUSED)
     return Timing(
-        clock="events",
-        cache="flushed",
         flush_bytes=samples.flush_bytes,
         warmup=samples.warmup,
         fused=fused,
         baselines=clocks,
-        speedup={name: other.median_ms / fused.median_ms for name, other in clocks.items()},
+        speedup={name: _ratio(other.events, fused.events) for name, other in clocks.items()},
     )
+
+
+def _ratio(baseline: Clock, fused: Clock) -> Ratio:
+    return Ratio(baseline.median_ms / fused.median_ms, None, None)
 
 
 def clock(samples: Sequence[float]) -> Clock:

@@ -1,7 +1,8 @@
 """The layout of a report's lines, and its version.
 
 A report is JSON lines. Each line is one object: ``kind`` (``header``, ``record``,
-``resume`` or ``end``), the fields of the value of that name in :mod:`portkit.model`, and ``sum``.
+``resume``, ``counters``, ``device`` or ``end``), the fields of the value of that name in
+:mod:`portkit.model` (``DeviceProbe`` for ``device``), and ``sum``.
 
 ``sum`` is the first 12 hexadecimal digits of sha256 over the kind, a space and the
 canonical JSON of the other fields: keys sorted, no spaces. It finds damage and edits by
@@ -9,7 +10,7 @@ hand; canonical text rather than the bytes, so that a tool which only reorders k
 no harm, and sha256 since every other key of a record is one already. It is no signature.
 
 The version counts layouts, apart from the package's version. A newer one is refused by
-name; an older one goes through one function per version in :data:`UPGRADES`.
+name; an older one goes through one function per version, in :mod:`portkit.store.upgrades`.
 """
 
 from __future__ import annotations
@@ -19,26 +20,25 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from portkit.errors import ReportError
-from portkit.model import SCHEMA_VERSION, End, Header, Record, Resume
+from portkit.model import SCHEMA_VERSION, Counters, DeviceProbe, End, Header, Record, Resume
+from portkit.store.upgrades import UPGRADES, Body
 
-Value = Header | Record | Resume | End
-Body = dict[str, Any]
+Value = Header | Record | Resume | Counters | DeviceProbe | End
 
 KINDS: Final[Mapping[str, type[Value]]] = {
     "header": Header,
     "record": Record,
     "resume": Resume,
+    "counters": Counters,
+    "device": DeviceProbe,
     "end": End,
 }
-
-UPGRADES: dict[int, Callable[[str, Body], Body]] = {}
-"""Version → function of (kind, fields) that gives the fields of the next version."""
 
 _SUM_DIGITS = 12
 
@@ -116,7 +116,7 @@ def parse(line: bytes, place: str) -> tuple[str, Body]:
         raise ReportError(f"not a line of a report: {error}", place=place, remedy=_REMEDY_DAMAGED) from None
     if not isinstance(body, dict) or body.get("kind") not in KINDS:
         raise ReportError(
-            "not a line of a portkit report: it has no kind header, record, resume or end",
+            f"not a line of a portkit report: it has none of the kinds {', '.join(KINDS)}",
             place=place,
             remedy="name a report that `pytest --benchmark` wrote",
         )
