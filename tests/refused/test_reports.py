@@ -58,8 +58,10 @@ def test_a_bad_report_is_refused_by_file_and_line(tmp_path, content, line, words
 
 def test_a_newer_schema_is_refused_by_name(tmp_path):
     path = tmp_path / "r.jsonl"
-    path.write_bytes(HEADER.replace(b'"schema":1', b'"schema":3'))
-    with pytest.raises(ReportError, match=r"schema 3 found, this portkit reads up to 1\n.*upgrade portkit"):
+    path.write_bytes(HEADER.replace(b'"schema":%d' % SCHEMA_VERSION, b'"schema":99'))
+    with pytest.raises(
+        ReportError, match=rf"schema 99 found, this portkit reads up to {SCHEMA_VERSION}\n.*upgrade portkit"
+    ):
         read_report(path)
 
 
