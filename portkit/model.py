@@ -841,6 +841,7 @@ class DeviceProbe:
     read_gbs: float | None = None
     write_gbs: float | None = None
     matmul_tflops: Mapping[str, float] = field(default_factory=dict)  # dtype → dense rate reached
+    reached_by: Mapping[str, str] = field(default_factory=dict)  # figure → the operation and size that reached it
     event_overhead_us: float | None = None  # what events add to the trace of a kernel
     launch_us: float | None = None  # host's time to launch an empty kernel, of many in a row
     graph_launch_us: float | None = None  # the same, each kernel a node of a replayed graph
