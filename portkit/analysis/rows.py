@@ -15,6 +15,7 @@ from typing import Final
 
 from portkit.analysis.distance import Distance, distances
 from portkit.analysis.functions import FUSED, NO_COUNTERS, FunctionRow, function_rows
+from portkit.analysis.roofline import Roofline, probe_of, roofline
 from portkit.model import (
     NONFINITE_FAMILIES,
     Build,
@@ -28,11 +29,13 @@ from portkit.model import (
     Platform,
     Record,
     Status,
+    Target,
     Timing,
     Verdict,
     Work,
 )
 from portkit.store.merge import Dataset, Row
+from portkit.targets.catalog import load_catalog
 
 Figures = dict[str, float | None]
 
@@ -103,6 +106,7 @@ class ComparisonRow:
     throttled: tuple[str, ...] = ()  # reasons that slowed the device down while it was timed
     settled: bool | None = None  # whether the intervals were narrow enough before the time limit
     functions: tuple[FunctionRow, ...] = ()  # the fused one and its baselines, where it was timed
+    roofline: Roofline | None = None  # how far it is from the limits of its device
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,9 @@ class Comparison:
 def comparison(dataset: Dataset) -> Comparison:
     """Kernels × targets with every figure, in the table's order."""
     order = _target_order(dataset)
-    rows = sorted((comparison_row(row) for row in dataset.rows), key=lambda row: _position(row, order))
+    known = {target.name: target for target in load_catalog()}
+    made = (comparison_row(row, dataset.probes, known.get(row.record.cell.target)) for row in dataset.rows)
+    rows = sorted(made, key=lambda row: _position(row, order))
     counts: dict[Evidence, collections.Counter[Status]] = {}
     for evidence in Evidence:
         counts[evidence] = collections.Counter(row.status for row in rows if row.evidence is evidence)
@@ -153,8 +159,14 @@ def comparison(dataset: Dataset) -> Comparison:
     )
 
 
-def comparison_row(row: Row) -> ComparisonRow:
-    """One row's figures, and for each that is None the reason."""
+def comparison_row(row: Row, probes: Iterable[DeviceProbe] = (), target: Target | None = None) -> ComparisonRow:
+    """One row's figures, and for each that is None the reason.
+
+    Args:
+        row: the merged row.
+        probes: what devices were measured to do.
+        target: the row's SKU where the catalogue has it; its datasheet is the other ceiling.
+    """
     record = row.record
     figures = {
         **_build_figures(record.build),
@@ -195,6 +207,7 @@ def comparison_row(row: Row) -> ComparisonRow:
         throttled=record.timing.throttled if record.timing else (),
         settled=record.timing.settled if record.timing else None,
         functions=function_rows(row),
+        roofline=roofline(record, probe_of(record, probes), target, row.counters),
         **figures,
     )
 

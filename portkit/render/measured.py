@@ -17,6 +17,7 @@ from portkit.render.columns import (
     github_table,
     milliseconds,
     over_limit,
+    percent,
     plain_table,
     whole,
 )
@@ -56,6 +57,8 @@ def _group(line: _Line, notes: Notes) -> str:
     row = line.row
     shape = "x".join(str(n) for n in row.shape)
     text = f"{row.kernel} {shape} {row.dtype} {row.variant} {row.direction.value} on {row.target}"
+    if row.roofline and row.roofline.bound:
+        text += f": {row.roofline.bound} bound"
     if row.throttled:
         text += f", throttled ({', '.join(row.throttled)})"
     return text + (", not settled" if row.settled is False else "")
@@ -125,6 +128,19 @@ def _error(line: _Line, notes: Notes) -> str:
     return over_limit(function.error / function.error_limit)
 
 
+def _roofline(name: str) -> Callable[[_Line, Notes], str]:
+    """A figure of the roofline, which is of the fused function alone."""
+
+    def cell(line: _Line, notes: Notes) -> str:
+        roofline = line.row.roofline
+        if roofline is None or line.function.name != FUSED:
+            return NONE
+        value = getattr(roofline, name)
+        return percent(value) if value is not None else NONE + notes.mark(roofline.nulls[name])
+
+    return cell
+
+
 def _name(line: _Line, notes: Notes) -> str:
     return line.function.name
 
@@ -144,6 +160,8 @@ _COLUMNS: Final[Sequence[Column[_Line]]] = (
     Column(("× slower", "than fused", "trace"), _ratio("speedup_kernel"), right=True),
     Column(("", "DRAM", "MB"), _figure("dram_bytes", _megabytes), right=True),
     Column(("", "DRAM", "GB/s"), _figure("dram_gbs", whole), right=True),
+    Column(("of", "measured", "ceiling %"), _roofline("attainment_measured"), right=True),
+    Column(("of", "datasheet", "ceiling %"), _roofline("attainment_datasheet"), right=True),
     Column(("achieved", "occupancy", "active %"), _counted("occupancy_achieved_pct", whole), right=True),
     Column(("achieved", "occupancy", "elapsed %"), _counted("occupancy_achieved_elapsed_pct", whole), right=True),
     Column(("", "error", "÷ limit"), _error, right=True),

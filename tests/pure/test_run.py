@@ -150,9 +150,11 @@ def test_kernels_that_can_not_be_used_stand_in_the_header_without_a_users_path(s
 
 def test_a_bad_status_other_than_the_expected_one_is_a_failure():
     expected = dataclasses.replace(record(), expected=Status.COMPILE_ERROR, expected_reason="no such instruction")
-    for status in set(Status) - {Status.COMPILE_ERROR}:
+    for status in set(Status) - {Status.COMPILE_ERROR, Status.EXCLUDED, Status.BACKEND_MISSING}:
         with pytest.raises(CellFailedError, match=f"expected compile_error .no such instruction., got {status.value}"):
             _conclude(dataclasses.replace(expected, outcome=Outcome(status)))
+    with pytest.raises(pytest.skip.Exception, match="backend_missing"):
+        _conclude(dataclasses.replace(expected, outcome=Outcome(Status.BACKEND_MISSING)))
     with pytest.raises(pytest.xfail.Exception, match="no such instruction"):
         _conclude(dataclasses.replace(expected, outcome=Outcome(Status.COMPILE_ERROR)))
     for status in set(Status) - {Status.BUILT, Status.PASSED, Status.EXCLUDED, Status.BACKEND_MISSING}:
