@@ -120,6 +120,7 @@ class Stage(enum.StrEnum):
     LIMITS = "limits"
     RUN = "run"
     VERIFY = "verify"
+    BASELINE = "baseline"
     TIMING = "timing"
     DONE = "done"
 
@@ -247,6 +248,7 @@ class CaseDeclaration:
     variants: Mapping[str, Mapping[str, Any]]
     directions: tuple[Direction, ...]
     source_hash: str  # of the normalised syntax tree of the case and the kernels it uses
+    baselines: tuple[str, ...] = ()  # names of those that the case declares
 
 
 # --------------------------------------------------------------------------
