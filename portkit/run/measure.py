@@ -7,7 +7,7 @@ the result is filled all the same, and whoever owns the process starts another.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,11 +30,15 @@ from portkit.model import (
 from portkit.run import stages
 from portkit.run.calls import as_outputs, backward, differentiable
 from portkit.run.classify import classify, describe
+from portkit.run.device_state import open_monitor
 from portkit.run.evaluate import Evaluation, Observe, Runner, StageFailed, evaluate, work_of
 from portkit.run.families import nearest_small_shape
 from portkit.run.miscompiled import miscompilation
 from portkit.run.sanitize import Sanitized
-from portkit.run.timing import FUSED, Samples, flush_size, sample, summarize
+from portkit.run.timing.engine import Options, measure
+from portkit.run.timing.flush import flush_size
+from portkit.run.timing.samples import FUSED, Samples
+from portkit.run.timing.summary import summarize
 from portkit.run.verify import worst_outcome
 
 Sanitize = Callable[[Cell, Shape], Sanitized]
@@ -64,6 +68,7 @@ def measure_cell(
     observe: Observe | None = None,
     seed: int = 0,
     sanitize: Sanitize | None = None,
+    modes: tuple[str, ...] = (),
 ) -> CellResult:
     """Judge a cell on the current device and time it against eager.
 
@@ -74,6 +79,7 @@ def measure_cell(
         observe: opens a recorder of the launches of the fused function.
         seed: of the inputs.
         sanitize: runs a small shape of the cell under memory and race checks.
+        modes: of timing, beside the two clocks: warm, graph.
 
     Returns:
         A filled result, whatever happened. There is a time only where the fused result
@@ -98,7 +104,7 @@ def measure_cell(
             nulls={**nulls, **done.nulls, **_nulls(done)},
             blobs={"fingerprint": done.fingerprint},
         )
-        return _timed(_sanitized(judged, case, sanitize), case, done, target)
+        return _timed(_sanitized(judged, case, sanitize), case, done, target, modes)
 
 
 def _sanitized(judged: CellResult, case: KernelCase, sanitize: Sanitize | None) -> CellResult:
@@ -127,25 +133,34 @@ def device_failure(error: BaseException, stage: Stage) -> Outcome | None:
     return compiler if compiler.stage is Stage.COMPILE else None
 
 
-def _timed(judged: CellResult, case: KernelCase, done: Evaluation, target: Target) -> CellResult:
+def _timed(
+    judged: CellResult, case: KernelCase, done: Evaluation, target: Target, modes: tuple[str, ...]
+) -> CellResult:
     if judged.outcome.status is not Status.PASSED:
         return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {judged.outcome.status}"})
     stages.enter(Stage.TIMING)
     try:
-        samples = _samples(case, judged, done, target)
+        samples = _samples(_functions(case, judged, done), Options(flush_size(target), modes))
     except Exception as error:
         outcome = device_failure(error, Stage.TIMING) or Outcome(Status.LAUNCH_ERROR, Stage.TIMING, describe(error))
         return replace(judged, outcome=outcome, nulls={**judged.nulls, "timing": outcome.message})
-    return replace(judged, timing=summarize(samples), blobs={**judged.blobs, "samples": samples.to_json()})
+    timing, nulls = summarize(samples)
+    blobs = {**judged.blobs, "samples": samples.to_json()}
+    return replace(judged, timing=timing, nulls={**judged.nulls, **nulls}, blobs=blobs)
 
 
-def _samples(case: KernelCase, judged: CellResult, done: Evaluation, target: Target) -> Samples:
+def _samples(functions: Mapping[str, Callable[[], object]], options: Options) -> Samples:
+    with torch.no_grad():
+        return measure(functions, options, open_monitor())
+
+
+def _functions(case: KernelCase, judged: CellResult, done: Evaluation) -> dict[str, Callable[[], object]]:
+    """What is timed: the fused function and every baseline that was right."""
     params = case.variants[judged.cell.variant]
     functions = {FUSED: _timed_call(case, judged.cell, done, lambda **given: case.fused(**given, **params))}
     if "speedup.eager" not in judged.nulls:
         functions["eager"] = _timed_call(case, judged.cell, done, case.reference)
-    with torch.no_grad():
-        return sample(functions, flush_bytes=flush_size(target))
+    return functions
 
 
 def _timed_call(case: KernelCase, cell: Cell, done: Evaluation, function: Callable[..., Any]) -> Callable[[], object]:

@@ -1,0 +1,71 @@
+"""Other states of caches and host, each a column of its own and taken only when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from portkit.errors import HostError
+from portkit.run.timing.events import Call, Functions, Prepare, enqueue_ms
+from portkit.run.timing.samples import GRAPH, WARM
+
+MODES = (WARM, GRAPH)
+
+_CYCLES_PER_MS = 3_000_000
+"""Of a clock faster than any GPU's, so that a wait is never too short."""
+
+
+def check_modes(names: Iterable[str], where: str) -> tuple[str, ...]:
+    """Modes by name, each once, in the order of ``MODES``.
+
+    Raises:
+        HostError: there is no such mode.
+    """
+    asked = [name.strip() for name in names if name.strip()]
+    if unknown := [name for name in asked if name not in MODES]:
+        raise HostError(f"{unknown[0]!r} is no mode of timing", place=where, remedy=f"choose of {', '.join(MODES)}")
+    return tuple(mode for mode in MODES if mode in asked)
+
+
+def warm(functions: Functions) -> Prepare:
+    """Each sample right after a call of the same function, behind a wait that covers both launches."""
+    cycles = int(4 * max(enqueue_ms(call) for call in functions.values()) * _CYCLES_PER_MS)
+
+    def prepare(call: Call) -> None:
+        torch.cuda._sleep(cycles)  # a spinning thread: it leaves the caches as they are
+        call()
+
+    return prepare
+
+
+def captured(functions: Functions) -> tuple[Functions, dict[str, str]]:
+    """Each function as a replay of a CUDA or HIP graph of it; name → why, for those that have none."""
+    graphs, nulls = {}, {}
+    for name, call in functions.items():
+        try:
+            graphs[name] = _capture(call)
+        except Exception as error:  # what a captured function raises is its own
+            torch.cuda.synchronize()
+            nulls[name] = f"its call cannot be captured in a graph: {type(error).__name__}: {_first_line(error)}"
+    return graphs, nulls
+
+
+def _capture(call: Call) -> Call:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # first calls may allocate or tune, which a capture refuses
+        for _ in range(2):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    graph.replay()
+    torch.cuda.synchronize()
+    replay: Call = graph.replay
+    return replay
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
