@@ -31,7 +31,7 @@ from portkit.baselines.library import TORCH
 from portkit.model import Baseline, Cell, Direction, KernelCase, OutputError, Stage, Status
 from portkit.plan.baselines import COMPILE, EAGER, MAX_AUTOTUNE
 from portkit.run import stages
-from portkit.run.calls import Results, call, timed_call
+from portkit.run.calls import Results, Upstream, call, timed_call
 from portkit.run.classify import describe
 from portkit.run.evaluate import Evaluation
 from portkit.run.guards import same_bits
@@ -101,10 +101,34 @@ def try_baselines(case: KernelCase, cell: Cell, done: Evaluation, wanted: Wanted
             found[name] = wanted.known[name]
             continue
         trial = _Trial(case, cell, done, _function(case, name))
-        found[name] = trial.of_the_unfused_chain() if name == EAGER else _first_call(name, trial, wanted)
+        found[name] = _first_call(name, trial, wanted)
         if _right(found[name]):
-            calls[name] = trial.timed()
+            calls[name] = trial.samples[0]
     return Tried(found, calls)
+
+
+def call_of(
+    case: KernelCase, cell: Cell, name: str, inputs: Mapping[str, Any], upstream: Upstream = ()
+) -> Callable[[], object]:
+    """What one sample times of a baseline, which was right before, on copies of the inputs.
+
+    Args:
+        case: the case.
+        cell: a cell of it.
+        name: of the baseline.
+        inputs: left as they are.
+        upstream: for backward, the gradients that come in.
+    """
+    _fresh_compiler()
+    return _sampled(_function(case, name), case, cell, _copies(inputs), upstream)
+
+
+def _sampled(
+    function: Callable[..., Any], case: KernelCase, cell: Cell, inputs: Mapping[str, Any], upstream: Upstream
+) -> Callable[[], object]:
+    if isinstance(function, LibraryCall) and function.prepare and cell.direction is Direction.FORWARD:
+        inputs, function = function.prepare(**inputs), function.function
+    return timed_call(function, case, cell, inputs, upstream)
 
 
 def _right(found: Baseline) -> bool:
@@ -127,7 +151,9 @@ def _first_call(name: str, trial: _Trial, wanted: Wanted) -> Baseline:
         return Baseline(Status.BACKEND_MISSING, f"{library.distribution} is not installed")
     wanted.trying(name)
     try:
-        found = trial.call_and_judge()
+        found = trial.of_the_unfused_chain() if name == EAGER else trial.call_and_judge()
+        if _right(found):
+            trial.samples.append(trial.timed())
     except Exception as error:
         found = _failed(error, trial)
         if not wanted.device_answers():
@@ -146,6 +172,7 @@ class _Trial:
     done: Evaluation
     function: Callable[..., Any]
     writes: dict[str, bool] = field(default_factory=dict)  # input → whether the first call wrote to it
+    samples: list[Callable[[], object]] = field(default_factory=list)  # what one sample times, if it was right
 
     @property
     def library(self) -> Library | None:
@@ -185,10 +212,7 @@ class _Trial:
     def timed(self) -> Callable[[], object]:
         """What one sample times."""
         inputs = {n: _copies({n: v})[n] if self.writes.get(n) else v for n, v in self.done.inputs.items()}
-        function = self.function
-        if isinstance(function, LibraryCall) and function.prepare and self.cell.direction is Direction.FORWARD:
-            inputs, function = dict(function.prepare(**inputs)), function.function
-        return timed_call(function, self.case, self.cell, inputs, self.done.upstream)
+        return _sampled(self.function, self.case, self.cell, inputs, self.done.upstream)
 
 
 def _copies(inputs: Mapping[str, Any]) -> dict[str, Any]:
