@@ -19,7 +19,7 @@ from portkit.errors import PortkitError
 from portkit.model import PlannedCell, Record
 from portkit.plan.expand import Selection
 from portkit.pytest_plugin.display import make_display
-from portkit.run.benchmark import Choices, Prepared, Run, default_limits, prepare
+from portkit.run.benchmark import Choices, Prepared, Run, default_limits, parse_devices, prepare
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Limits
 from portkit.run.limits import check_seconds, parse_memory, parse_stages
@@ -87,6 +87,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         same_device=config.getoption("portkit_same_device"),
         wait_seconds=_wait(config),
         sanitize=config.getoption("portkit_sanitize"),
+        shared_device=config.getoption("portkit_shared_device"),
+        probing=config.getoption("portkit_probe"),
     )
     display = make_display(config)
     with _usage_errors():
@@ -131,6 +133,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             terminalreporter.write_line(line)
     if run.failure:
         terminalreporter.write_line(f"stopped: {run.failure.render()}", red=True)
+    for line in run.warnings:
+        terminalreporter.write_line(f"warning: {line}", yellow=True)
     terminalreporter.write_line(f"report: {path} ({len(run.records)} of {run.header.cells} cells)")
     if not run.whole:
         terminalreporter.write_line(f"resume: pytest --benchmark --portkit-resume {run.header.run_id}")
@@ -146,7 +150,8 @@ class MatrixFile(pytest.File):
         if resumed := self.config.stash.get(RESUMED, None):  # what is not said is as it was
             tier, names = tier or resumed.header.tier, names or resumed.header.targets
         try:
-            prepared = prepare(self.path, tier=tier, selection=Selection.parse(names))
+            devices = parse_devices(self.config.getoption("portkit_devices"))
+            prepared = prepare(self.path, tier=tier, selection=Selection.parse(names), devices=devices)
         except PortkitError as error:
             raise self.CollectError(error.render()) from None
         self.config.stash[PREPARED] = prepared

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Protocol
 
 from portkit import __version__
-from portkit.errors import PortkitError, ReportError, WorkerError
+from portkit.errors import HostError, PortkitError, ReportError, WorkerError
 from portkit.model import (
     INTERPRETER,
     CaseDeclaration,
     CellResult,
     Device,
+    DeviceProbe,
     Evidence,
     Header,
+    Host,
     Matrix,
     Outcome,
     Plan,
@@ -38,9 +40,11 @@ from portkit.plan.cases import Introspection, introspect
 from portkit.plan.expand import Selection, default_tier, expand
 from portkit.plan.matrix import check_kernel_files, read_matrix
 from portkit.run.interrupt import Interruptions
-from portkit.run.jobs import Limits, Watch
+from portkit.run.jobs import Job, Limits, Watch
 from portkit.run.limits import check_seconds, default_memory
 from portkit.run.locks import hold_devices
+from portkit.run.neighbours.check import check_alone
+from portkit.run.probes import CACHED, OFF, keep_probe, load_probe, probe_job, unprobed
 from portkit.run.resume import check_resumable, is_repeated
 from portkit.run.scrub import scrub
 from portkit.run.session import Session, chains_for
@@ -74,8 +78,14 @@ class Prepared:
         return self.introspection.host.devices
 
 
-def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
+def prepare(path: Path, *, tier: str | None, selection: Selection, devices: Collection[int] | None = None) -> Prepared:
     """Read matrix, kernel files, catalogue and host, and expand the plan.
+
+    Args:
+        path: of the matrix.
+        tier: name of a tier; None for the default.
+        selection: targets that the user chose.
+        devices: GPUs of the host that may be used, by index; None for all.
 
     Raises:
         PortkitError: the matrix, the catalogue or the host does not allow a run.
@@ -84,9 +94,10 @@ def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
     check_kernel_files(matrix)
     catalog = load_catalog([Path(name) for name in matrix.target_files])
     introspection = introspect([kernel.source for kernel in matrix.kernels], matrix.target_files)
-    devices = introspection.host.devices
-    targets = {target.name: target for target in _known(catalog, devices)}
-    present = tuple(dict.fromkeys(device.target for device in devices))
+    host = choose_devices(introspection.host, devices)
+    introspection = replace(introspection, host=host)
+    targets = {target.name: target for target in _known(catalog, host.devices)}
+    present = tuple(dict.fromkeys(device.target for device in host.devices))
     plan = Plan((), tier or default_tier(matrix), digest([]))
     if introspection.cases:  # with none, the failures alone are the message
         plan = expand(
@@ -111,6 +122,8 @@ class Choices:
     same_device: bool = False  # whether a resumed run must measure on the same device
     wait_seconds: float = 0.0  # for another run on the device
     sanitize: bool = False  # run small shapes of measured cells under compute-sanitizer
+    shared_device: bool = False  # measure though somebody else uses the device
+    probing: str = CACHED  # of ceilings: take over what is kept, measure anew, or off
 
 
 class Run:
@@ -126,7 +139,7 @@ class Run:
 
     Raises:
         ReportError: the report can't be written, or the run to go on with can't.
-        HostError: another run measures on the device.
+        HostError: another run measures on a device, or somebody else uses it.
     """
 
     def __init__(
@@ -145,11 +158,13 @@ class Run:
         self._interruptions = interruptions
         self._watch = watch
         self._devices = _measured_devices(prepared, cells)
+        self._probing = choices.probing
         self.records: dict[str, Record] = {}
         self.failure: PortkitError | None = None  # why the report could not be written to its end
         self._refused: dict[str, PortkitError] = {}  # label → why this record alone could not
-        self._locks = hold_devices(self._devices.values(), choices.wait_seconds)
+        self._locks = hold_devices(self._devices, choices.wait_seconds)
         try:
+            self.uses = check_alone(self._devices, shared=choices.shared_device, wait_seconds=choices.wait_seconds)
             self.journal = self._open(choices, _header(prepared, cells))
         except BaseException:
             self._locks.close()
@@ -162,6 +177,12 @@ class Run:
         if watch:
             watch.begin(len(cells), self.records.values())
         self._arriving = self._carry_out()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What disturbs the times of this run."""
+        named = {device.device_id: f"GPU {device.index}, {device.name}" for device in self._devices}
+        return tuple(f"{named[key]}: {use}, so its times are disturbed" for key, use in self.uses.items() if use.shared)
 
     @property
     def whole(self) -> bool:
@@ -225,8 +246,7 @@ class Run:
 
     def _go_on(self, journal: Journal, report: Report, header: Header, *, same_device: bool) -> None:
         """Take over the records that stand, and say in the report that it goes on."""
-        devices = list(self._devices.values())
-        check_resumable(report, header, self._prepared.declarations, devices, same_device=same_device)
+        check_resumable(report, header, self._prepared.declarations, self._devices, same_device=same_device)
         kept = [record for record in report.records if not is_repeated(record)]
         self.records = {record.cell.label(record.evidence): record for record in kept}
         self._nothing_new = self.whole and report.partial is None
@@ -245,9 +265,42 @@ class Run:
         prepared = self._prepared
         sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
         chains = chains_for(left, sources, prepared.targets, prepared.devices, sanitize=self._sanitize)
-        for result in self._session.results(chains, self._watch):
-            self._keep(self._planned[result.evidence, result.cell], result)
+        for found in self._session.results(chains, self._watch, self._probes(left)):
+            if isinstance(found, DeviceProbe):
+                self._keep_probe(found)
+            else:
+                self._keep(self._planned[found.evidence, found.cell], found)
             yield
+
+    def _probes(self, left: Sequence[PlannedCell]) -> list[Job]:
+        """GPUs that are to be measured; what is known of the others is written."""
+        wanted = {planned.cell.target for planned in left if planned.evidence is Evidence.MEASURED}
+        jobs = []
+        for device in (each for each in self._devices if each.target in wanted):
+            target, host = self._prepared.targets[device.target], self._prepared.introspection.host
+            if self._probing == OFF:
+                self._add_probe(unprobed(device, target, "not asked for: --portkit-probe off"))
+            elif self._probing == CACHED and (kept := load_probe(host, device)):
+                self._add_probe(kept)
+            else:
+                jobs.append(probe_job(device, target))
+        return jobs
+
+    def _keep_probe(self, probe: DeviceProbe) -> None:
+        """Write what was found out about a GPU, and keep it for later runs."""
+        device = next(each for each in self._devices if each.device_id == probe.device_id)
+        keep_probe(self._prepared.introspection.host, device, self._add_probe(probe))
+
+    def _add_probe(self, probe: DeviceProbe) -> DeviceProbe:
+        use = self.uses[probe.device_id]
+        nulls = {**probe.nulls, **({"other_processes": use.why} if use.processes is None else {})}
+        probe = replace(probe, run_id=self.header.run_id, other_processes=use.processes, nulls=nulls)
+        with self._interruptions.held():
+            try:
+                self.journal.add(probe)
+            except ReportError as error:
+                self.failure = error
+        return probe
 
     def _keep(self, planned: PlannedCell, result: CellResult) -> None:
         """Write a cell's record, wholly, whatever signal comes; note why it can't be."""
@@ -283,9 +336,8 @@ class Run:
     def _record(self, planned: PlannedCell, result: CellResult) -> Record:
         declaration = self._prepared.declarations[planned.cell.case]
         target = planned.cell.target
-        device = self._devices.get(target) if planned.evidence is Evidence.MEASURED else None
         return make_record(
-            replace(result, device=device.device_id) if device else result,
+            result,
             planned,
             header=self._stamp,
             params=declaration.variants[planned.cell.variant],
@@ -293,6 +345,37 @@ class Run:
             architecture=None if target == INTERPRETER else self._prepared.targets[target].architecture.name,
             blobs={name: self.journal.store_blob(name, content) for name, content in result.blobs.items()},
         )
+
+
+def choose_devices(host: Host, chosen: Collection[int] | None) -> Host:
+    """The host with the chosen GPUs alone.
+
+    Raises:
+        HostError: it has no such GPU.
+    """
+    if chosen is None:
+        return host
+    known = {device.index: device for device in host.devices}
+    if missing := sorted(set(chosen) - known.keys()):
+        have = "; ".join(f"{each.index}: {each.name}" for each in host.devices) or "none"
+        raise HostError(
+            f"no GPU {', '.join(map(str, missing))} is here", place="--portkit-devices", remedy=f"those here are {have}"
+        )
+    return replace(host, devices=tuple(known[index] for index in sorted(set(chosen))))
+
+
+def parse_devices(options: Sequence[str]) -> frozenset[int] | None:
+    """Indices of ``["0,2", "3"]``; None where nothing was chosen.
+
+    Raises:
+        HostError: not an index.
+    """
+    words = [word.strip() for option in options for word in option.split(",")]
+    if wrong := [word for word in words if not word.isdecimal()]:
+        raise HostError(
+            f"not the index of a GPU: {wrong[0]!r}", place="--portkit-devices", remedy="write some such as 0,2"
+        )
+    return frozenset(int(word) for word in words) or None
 
 
 class RunWatch(Watch, Protocol):
@@ -338,12 +421,12 @@ def default_limits(cell_seconds: float | None = None) -> Limits:
     return replace(limits, cell_seconds=check_seconds(cell_seconds, "--portkit-cell-seconds"))
 
 
-def _measured_devices(prepared: Prepared, cells: Sequence[PlannedCell]) -> dict[str, Device]:
-    """Target → the first device of that SKU, where cells are to be measured."""
+def _measured_devices(prepared: Prepared, cells: Sequence[PlannedCell]) -> tuple[Device, ...]:
+    """Devices that cells are to be measured on."""
     wanted = {
         planned.cell.target for planned in cells if planned.evidence is Evidence.MEASURED and not planned.excluded
     }
-    return {device.target: device for device in reversed(prepared.devices) if device.target in wanted}
+    return tuple(device for device in prepared.devices if device.target in wanted)
 
 
 def _known(catalog: Catalog, devices: Sequence[Device]) -> Iterator[Target]:

@@ -99,6 +99,11 @@ def relevant_settings(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def device_id_of(serial: str) -> str:
+    """The salted hash of a device's UUID, as :attr:`portkit.model.Device.device_id` has it."""
+    return _hashed(_salt(), serial)
+
+
 def import_problems() -> dict[str, str]:
     """Why torch or Triton cannot be imported, by name; empty when both can."""
     problems = {}

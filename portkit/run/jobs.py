@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from portkit.model import CaseSource, Cell, CellResult, Evidence, Stage, Target
+from portkit.model import CaseSource, Cell, CellResult, Device, DeviceProbe, Evidence, Stage, Target
 from portkit.run.limits import CELL_SECONDS, STAGE_SECONDS
 
 
@@ -18,7 +18,9 @@ class Job:
     source: CaseSource
     cells: tuple[Cell, ...]
     target: Target | None = None  # None for the interpreter
-    device_index: int | None = None  # GPU of the host, for measured cells
+    devices: tuple[Device, ...] = ()  # GPUs that may run measured cells; empty: the one that torch takes
+    device: Device | None = None  # of them, the one that the process is pinned to
+    probe: bool = False  # find out what the GPU can do at most, instead of running cells
     seed: int = 0
     sanitize: bool = False  # run small shapes of measured cells under compute-sanitizer
 
@@ -43,6 +45,7 @@ class Request:
 
     chains: tuple[Chain, ...]
     limits: Limits
+    probes: tuple[Job, ...] = ()  # GPUs to be measured before any cell of theirs
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,25 @@ class Started:
 
     evidence: Evidence
     cell: Cell
+
+
+@dataclass(frozen=True)
+class DeviceAnswers:
+    """The worker's GPU answers it."""
+
+
+@dataclass(frozen=True)
+class DeviceRefuses:
+    """The worker's GPU does not answer it, though the process is new."""
+
+    cause: str
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a GPU can do at most, as far as that could be found out; its ``run_id`` is empty."""
+
+    probe: DeviceProbe
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ STAGE_SECONDS: Final[Mapping[Stage, float]] = MappingProxyType(
 )
 """Time of each stage."""
 
+DEVICE_SECONDS: Final = 60.0
+"""Until a GPU answers a new process."""
+
 MEMORY_BYTES: Final = 8 * GIB
 """Resident memory of one worker; less on a small host, see :func:`default_memory`."""
 

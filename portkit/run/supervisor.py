@@ -21,6 +21,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
@@ -29,21 +30,26 @@ import torch
 from triton.runtime.cache import triton_key
 
 from portkit.model import Cell, CellResult, Evidence, Outcome, Stage, Status
+from portkit.run.gpus import Gpus, portion, split
 from portkit.run.jobs import (
     AllDone,
     Chain,
     Compiling,
+    DeviceAnswers,
+    DeviceRefuses,
     Entered,
     Finished,
     Job,
     Limits,
+    Probed,
     Ready,
     Request,
     Started,
     Unusable,
 )
-from portkit.run.limits import GIB
+from portkit.run.limits import DEVICE_SECONDS, GIB
 from portkit.run.output import Output
+from portkit.run.probes import unprobed
 from portkit.run.processes import describe_exit, resident_bytes
 from portkit.run.scrub import scrub, tail
 from portkit.run.shim import answers_for
@@ -86,6 +92,9 @@ class Worker:
     stage_since: float = field(default_factory=time.monotonic)
     overrun: Outcome | None = None  # why we ended it, if we did
     ended_at: float = 0.0
+    device_answers: bool = False  # the GPU, to this process
+    refusal: str | None = None  # why it does not
+    probed: bool = False  # the figures of its GPU have been sent
 
     @property
     def job(self) -> Job:
@@ -110,6 +119,12 @@ class Worker:
                 self.known.append(result)
                 self._enter(Stage.IMPORT)
                 self.cell_since = time.monotonic()
+            case DeviceAnswers():
+                self.device_answers = True
+            case DeviceRefuses(cause):
+                self.refusal = cause
+            case Probed():
+                self.probed = True
             case Unusable():
                 pass  # it ends by itself, between two cells
 
@@ -120,7 +135,8 @@ class Worker:
         """The result of a cell that the process can't answer any more."""
         log = self.log(_LOG_LINES)
         blobs = {"log": log.encode(errors="replace")} if log else {}
-        result = CellResult(cell, self.job.evidence, outcome, asked=self.asked, blobs=blobs)
+        device = self.job.device.device_id if self.job.device else None
+        result = CellResult(cell, self.job.evidence, outcome, asked=self.asked, blobs=blobs, device=device)
         self.results.append(result)
         if self.compiling and outcome.status in _COMPILERS_OWN:  # the host code was waiting and could ask no more
             self.known.append(result)
@@ -156,37 +172,92 @@ class Worker:
         return f"while compiling {self.compiling}" if self.compiling else "outside the compiler"
 
     @property
+    def without_device(self) -> bool:
+        """Whether it needs a GPU that has not answered it."""
+        return self.job.evidence is Evidence.MEASURED and not self.device_answers
+
+    @property
     def killed_from_outside(self) -> bool:
         """Whether a signal ended it that neither it nor we sent."""
         return self.overrun is None and -(self.process.exitcode or 0) in _FROM_OUTSIDE
 
 
 class Supervisor:
-    """Keeps at most ``limits.workers`` processes at work until a request is answered."""
+    """Keeps at most ``limits.workers`` processes at work until a request is answered, and one on a GPU.
 
-    def __init__(self, parent: Connection, request: Request) -> None:
+    Args:
+        parent: the session.
+        request: what it asks.
+        work: what a worker does.
+    """
+
+    def __init__(self, parent: Connection, request: Request, work: Callable[[Job, Connection], None] = work) -> None:
         self.parent = parent
         self.limits: Limits = request.limits
-        self.queue = deque(Pending(chain) for chain in request.chains)
+        self.queue = deque(Pending(chain) for chain in (*((probe,) for probe in request.probes), *request.chains))
         self.workers: list[Worker] = []
+        self.gpus = Gpus()
+        self.work = work
 
     def run(self) -> None:
         """Answer every cell of the request; returns early when the parent goes."""
         try:
             while self.queue or self.workers:
-                while self.queue and len(self.workers) < self.limits.workers:
-                    self.workers.append(self._start(self.queue.popleft()))
-                self._pump()
+                self._give_up_lost()
+                while len(self.workers) < self.limits.workers and (pending := self._next()):
+                    self.workers.append(self._start(pending))
+                if self.workers:
+                    self._pump()
             self.parent.send(AllDone())
         finally:
             for worker in self.workers:
                 _kill(worker)
 
+    def _next(self) -> Pending | None:
+        """The first in the queue that need not wait for a GPU; where several share its cells, a portion of them."""
+        for pending in self.queue:
+            if job := self.gpus.claim(pending.chain[0]):
+                break
+        else:
+            return None
+        self.queue.remove(pending)
+        rest = pending.chain[1:]
+        if job.evidence is Evidence.MEASURED and job.cells:
+            waiting = len(job.cells) + sum(
+                len(x.cells) for p in self.queue for x in p.chain if x.devices == job.devices
+            )
+            job, left = split(job, portion(len(job.cells), waiting, self.gpus.left(job)))
+            if left:
+                self.queue.appendleft(replace(pending, chain=(left, *rest)))
+                rest = ()
+        return replace(pending, chain=(job, *rest))
+
+    def _give_up_lost(self) -> None:
+        """Answer for what waits for GPUs that are all lost."""
+        for pending in list(self.queue):
+            if why := self.gpus.hopeless(pending.chain[0]):
+                self.queue.remove(pending)
+                self._answer_lost(pending.chain[0], why)
+                if rest := pending.chain[1:]:
+                    self.queue.append(replace(pending, chain=rest))
+
+    def _answer_lost(self, job: Job, why: str) -> None:
+        if job.probe:
+            self._send_unprobed(job, why)
+        for cell in job.cells:
+            self.parent.send(Finished(CellResult(cell, job.evidence, Outcome(Status.WORKER_LOST, Stage.RUN, why))))
+
+    def _send_unprobed(self, job: Job, why: str) -> None:
+        assert job.target is not None
+        for device in job.devices:
+            self.parent.send(Probed(unprobed(device, job.target, why)))
+
     def _start(self, pending: Pending) -> Worker:
         ours, theirs = _FORK.Pipe(duplex=False)
         output = Output()
         process = _FORK.Process(
-            target=_enter, args=(os.getpid(), pending.chain[0], theirs, output.sink, self.parent, ours)
+            target=_enter,
+            args=(os.getpid(), partial(self.work, pending.chain[0], theirs), output.sink, self.parent, ours),
         )
         process.start()
         theirs.close()
@@ -225,7 +296,9 @@ class Supervisor:
                 if isinstance(message, Finished):
                     message = Finished(worker.explained(message.result))
                 worker.note(message)
-                if isinstance(message, Started | Finished):
+                if isinstance(message, DeviceAnswers):
+                    self.gpus.answered(worker.job)
+                if isinstance(message, Started | Finished | Probed):
                     self.parent.send(message)
 
     def _bury(self, worker: Worker) -> None:
@@ -234,6 +307,7 @@ class Supervisor:
         self._receive(worker)
         _end_group(worker)  # what its host code started goes with it, after a good end, too
         self.workers.remove(worker)
+        self._account_for_device(worker)
         blamed = _blamed(worker)
         if blamed:
             outcome = cause_of_death(worker)
@@ -243,11 +317,25 @@ class Supervisor:
         worker.output.close()
         self._queue_rest(worker)
 
+    def _account_for_device(self, worker: Worker) -> None:
+        """Free the worker's GPU, or count what speaks against it."""
+        self.gpus.release(worker.job)
+        if worker.job.evidence is Evidence.MEASURED and worker.process.is_alive():
+            self.gpus.lose(worker.job, "a process of an earlier cell holds it and could not be killed")
+        elif worker.without_device:
+            self.gpus.refused(worker.job, worker.refusal or cause_of_death(worker).message)
+        elif worker.job.probe and not worker.probed:
+            self._send_unprobed(worker.job, f"the process that measured it ended: {cause_of_death(worker).message}")
+
     def _queue_rest(self, worker: Worker) -> None:
+        if worker.job.probe:
+            if worker.without_device:
+                self.queue.appendleft(Pending((replace(worker.job, device=None),)))
+            return
         known = (*worker.pending.known, *worker.known)
         rest = worker.pending.chain[1:]
         if left := worker.unfinished():
-            rest = (replace(worker.job, cells=left), *rest)
+            rest = (replace(worker.job, cells=left, device=None), *rest)
         else:
             rest = tuple(job for job in (self._serve(job, known) for job in rest) if job.cells)
         if rest:
@@ -264,9 +352,11 @@ class Supervisor:
 def _blamed(worker: Worker) -> tuple[Cell, ...]:
     """Cells that a death costs: the one under way, or all where the process came to none.
 
-    None where it died between two cells, gave up an unusable device, or was killed from
-    outside before its first cell, unless that happened before.
+    None where it died between two cells, gave up an unusable device, got no answer from
+    it, or was killed from outside before its first cell, unless that happened before.
     """
+    if worker.without_device:
+        return ()
     left = worker.unfinished()
     if worker.current is not None:
         return left[:1]
@@ -279,6 +369,8 @@ def over_time(worker: Worker, limits: Limits) -> Outcome | None:
     """The outcome of a cell that is over the time of its stage or over its own."""
     now = time.monotonic()
     stage = limits.stage_seconds.get(worker.stage, limits.cell_seconds)
+    if worker.without_device and now - worker.stage_since > DEVICE_SECONDS:
+        return Outcome(Status.TIMEOUT, worker.stage, f"no answer to a new process within {DEVICE_SECONDS:g} s")
     if now - worker.stage_since > stage:
         what, limit = f"stage {worker.stage}", stage
     elif now - worker.cell_since > limits.cell_seconds:
@@ -376,7 +468,7 @@ def cause_line(log: str) -> str | None:
     return scrub(_PROGRAM.sub("", (real or found)[0]))[:400] if found else None
 
 
-def _enter(supervisor: int, job: Job, connection: Connection, sink: int, *inherited: Connection) -> None:
+def _enter(supervisor: int, work: Callable[[], None], sink: int, *inherited: Connection) -> None:
     """First steps of a worker: die with the supervisor, write to the pipe, then work."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:  # it died before we asked
@@ -387,7 +479,7 @@ def _enter(supervisor: int, job: Job, connection: Connection, sink: int, *inheri
     for stream in (1, 2):
         os.dup2(sink, stream)
     os.close(sink)
-    _leave_after(lambda: work(job, connection))
+    _leave_after(work)
 
 
 def _leave_after(run: Callable[[], None]) -> NoReturn:

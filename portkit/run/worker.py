@@ -26,8 +26,20 @@ from portkit.model import Cell, CellResult, Evidence, Outcome, Shape, Stage, Sta
 from portkit.run import stages
 from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
+from portkit.run.ceilings.probe import probe_device
+from portkit.run.classify import describe
 from portkit.run.interpret import interpret_cell
-from portkit.run.jobs import Compiling, Entered, Finished, Job, Started, Unusable
+from portkit.run.jobs import (
+    Compiling,
+    DeviceAnswers,
+    DeviceRefuses,
+    Entered,
+    Finished,
+    Job,
+    Probed,
+    Started,
+    Unusable,
+)
 from portkit.run.load import load_case
 from portkit.run.measure import Sanitize, measure_cell
 from portkit.run.output import mark
@@ -49,8 +61,22 @@ class Means:
 
 def work(job: Job, connection: Connection) -> None:
     """Run every cell of the job and send each result as soon as it is there."""
+    if job.evidence is Evidence.MEASURED and not _take_device(job, connection):
+        return
+    if job.probe:
+        connection.send(Probed(probe_device(_target(job), _device_id(job) or "")))
+        return
     stages.listen(lambda stage: connection.send(Entered(stage)))
     work_through(job, _prepare(job, connection), connection)
+
+
+def _take_device(job: Job, connection: Connection) -> bool:
+    """Leave this process its GPU alone, and tell whether that answers."""
+    if job.device is not None:  # before CUDA or HIP is initialised in this process
+        os.environ.update(only_device(job.device.index, os.environ))
+    refusal = device_refusal()
+    connection.send(DeviceRefuses(scrub(refusal)) if refusal else DeviceAnswers())
+    return refusal is None
 
 
 def work_through(job: Job, means: Means, connection: Connection) -> None:
@@ -60,7 +86,8 @@ def work_through(job: Job, means: Means, connection: Connection) -> None:
         connection.send(Started(job.evidence, cell))
         start = time.perf_counter()
         result = means.run(cell)
-        connection.send(Finished(replace(result, seconds=time.perf_counter() - start)))
+        seconds = time.perf_counter() - start
+        connection.send(Finished(replace(result, seconds=seconds, device=_device_id(job))))
         if not (result.outcome.status.good or means.still_usable()):
             connection.send(Unusable())
             return
@@ -99,8 +126,6 @@ def _interpreter(job: Job, connection: Connection) -> Means:
 
 def _device(job: Job, connection: Connection) -> Means:
     target = _target(job)
-    if job.device_index is not None:  # before CUDA or HIP is initialised in this process
-        os.environ.update(only_device(job.device_index, os.environ))
     case = load_case(job.source)
 
     def watched() -> AbstractContextManager[Recorder]:
@@ -135,11 +160,21 @@ def only_device(index: int, environment: Mapping[str, str]) -> dict[str, str]:
 
 def device_answers() -> bool:
     """Whether the device still works for this process; a fault ruins its context for good."""
+    return device_refusal() is None
+
+
+def device_refusal() -> str | None:
+    """What the device says instead of adding two numbers; None where it adds them."""
     try:
         torch.cuda.synchronize()
-        return int(torch.ones(1, device="cuda").add(1).item()) == 2
-    except Exception:
-        return False
+        found = torch.ones(1, device="cuda").add(1).item()
+    except Exception as error:
+        return describe(error)
+    return None if found == 2 else f"it makes {found:g} of 1 + 1"
+
+
+def _device_id(job: Job) -> str | None:
+    return job.device.device_id if job.device else None
 
 
 def _target(job: Job) -> Target:
