@@ -100,10 +100,9 @@ def try_baselines(case: KernelCase, cell: Cell, done: Evaluation, wanted: Wanted
         if name in wanted.known:
             found[name] = wanted.known[name]
             continue
-        trial = _Trial(case, cell, done, _function(case, name))
-        found[name] = _first_call(name, trial, wanted)
-        if _right(found[name]):
-            calls[name] = trial.samples[0]
+        found[name], timed = _first_call(name, _Trial(case, cell, done, _function(case, name)), wanted)
+        if timed:
+            calls[name] = timed
     return Tried(found, calls)
 
 
@@ -145,22 +144,24 @@ def _function(case: KernelCase, name: str) -> Callable[..., Any]:
     return case.baselines[name]
 
 
-def _first_call(name: str, trial: _Trial, wanted: Wanted) -> Baseline:
+def _first_call(name: str, trial: _Trial, wanted: Wanted) -> tuple[Baseline, Callable[[], object] | None]:
+    """What became of a baseline, and what one sample times where it was right."""
     library = trial.library
     if library and not library.installed:
-        return Baseline(Status.BACKEND_MISSING, f"{library.distribution} is not installed")
+        return Baseline(Status.BACKEND_MISSING, f"{library.distribution} is not installed"), None
     wanted.trying(name)
+    timed = None
     try:
         found = trial.of_the_unfused_chain() if name == EAGER else trial.call_and_judge()
         if _right(found):
-            trial.samples.append(trial.timed())
+            timed = trial.timed()
     except Exception as error:
         found = _failed(error, trial)
         if not wanted.device_answers():
             raise DeviceLostError(name, found) from error
     finally:
         stages.enter(Stage.VERIFY)  # what comes next is not this baseline's
-    return replace(found, version=library.version) if library else found
+    return replace(found, version=library.version if library else None), timed
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,6 @@ class _Trial:
     done: Evaluation
     function: Callable[..., Any]
     writes: dict[str, bool] = field(default_factory=dict)  # input → whether the first call wrote to it
-    samples: list[Callable[[], object]] = field(default_factory=list)  # what one sample times, if it was right
 
     @property
     def library(self) -> Library | None:

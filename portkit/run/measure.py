@@ -7,9 +7,8 @@ the result is filled all the same, and whoever owns the process starts another.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import torch
 from triton.runtime.errors import OutOfResources
@@ -17,7 +16,6 @@ from triton.runtime.errors import OutOfResources
 from portkit.model import (
     Cell,
     CellResult,
-    Direction,
     Evidence,
     KernelCase,
     Outcome,
@@ -25,10 +23,10 @@ from portkit.model import (
     Stage,
     Status,
     Target,
-    Verdict,
 )
 from portkit.run import stages
-from portkit.run.calls import as_outputs, backward, differentiable
+from portkit.run.baselines import Tried, Wanted, try_baselines
+from portkit.run.calls import timed_call
 from portkit.run.classify import classify, describe
 from portkit.run.device_state import open_monitor
 from portkit.run.evaluate import Evaluation, Observe, Runner, StageFailed, evaluate, work_of
@@ -37,7 +35,7 @@ from portkit.run.miscompiled import miscompilation
 from portkit.run.sanitize import Sanitized
 from portkit.run.timing.engine import Options, measure
 from portkit.run.timing.flush import flush_size
-from portkit.run.timing.samples import FUSED, Samples
+from portkit.run.timing.samples import FUSED
 from portkit.run.timing.summary import summarize
 from portkit.run.verify import worst_outcome
 
@@ -60,7 +58,7 @@ _LAUNCH = ("cuda error", "hip error", "triton error [")
 """How other errors of driver and runtime begin, in lower case."""
 
 
-def measure_cell(
+def measure_cell(  # noqa: PLR0913 - all but three by keyword
     case: KernelCase,
     cell: Cell,
     target: Target,
@@ -69,8 +67,9 @@ def measure_cell(
     seed: int = 0,
     sanitize: Sanitize | None = None,
     modes: tuple[str, ...] = (),
+    baselines: Wanted | None = None,
 ) -> CellResult:
-    """Judge a cell on the current device and time it against eager.
+    """Judge a cell on the current device and time it against its baselines.
 
     Args:
         case: the case.
@@ -80,10 +79,14 @@ def measure_cell(
         seed: of the inputs.
         sanitize: runs a small shape of the cell under memory and race checks.
         modes: of timing, beside the two clocks: warm, graph.
+        baselines: which ones; the unfused chain alone unless given.
 
     Returns:
         A filled result, whatever happened. There is a time only where the fused result
         was right, and a speedup only where the baseline was right too.
+
+    Raises:
+        DeviceLostError: a baseline left the device unusable; nothing is said of the cell.
     """
     work, nulls = work_of(case, cell)
     blank = CellResult(cell, Evidence.MEASURED, Outcome(Status.PASSED), work=work, nulls=nulls)
@@ -101,10 +104,16 @@ def measure_cell(
             outcome=worst_outcome([done.outcome, *([lacking] if lacking else [])]),
             verdict=done.verdict,
             build=done.build,
-            nulls={**nulls, **done.nulls, **_nulls(done)},
+            nulls={**nulls, **done.nulls, **({} if done.build else {"build": "launches were not recorded"})},
             blobs={"fingerprint": done.fingerprint},
         )
-        return _timed(_sanitized(judged, case, sanitize), case, done, target, modes)
+        judged = _sanitized(judged, case, sanitize)
+        if judged.outcome.status is not Status.PASSED:
+            return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {judged.outcome.status}"})
+        tried = try_baselines(case, cell, done, baselines or Wanted())
+        judged = replace(judged, baselines=tried.found, nulls={**judged.nulls, **tried.nulls})
+        done = replace(done, run=None)  # the reference may take half of the device's memory
+        return _timed(judged, case, done, tried, Options(flush_size(target), modes))
 
 
 def _sanitized(judged: CellResult, case: KernelCase, sanitize: Sanitize | None) -> CellResult:
@@ -133,14 +142,12 @@ def device_failure(error: BaseException, stage: Stage) -> Outcome | None:
     return compiler if compiler.stage is Stage.COMPILE else None
 
 
-def _timed(
-    judged: CellResult, case: KernelCase, done: Evaluation, target: Target, modes: tuple[str, ...]
-) -> CellResult:
-    if judged.outcome.status is not Status.PASSED:
-        return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {judged.outcome.status}"})
+def _timed(judged: CellResult, case: KernelCase, done: Evaluation, tried: Tried, options: Options) -> CellResult:
     stages.enter(Stage.TIMING)
     try:
-        samples = _samples(_functions(case, judged, done), Options(flush_size(target), modes))
+        fused = _fused(case, judged.cell, done)
+        with torch.no_grad():
+            samples = measure({FUSED: fused, **tried.calls}, options, open_monitor())
     except Exception as error:
         outcome = device_failure(error, Stage.TIMING) or Outcome(Status.LAUNCH_ERROR, Stage.TIMING, describe(error))
         return replace(judged, outcome=outcome, nulls={**judged.nulls, "timing": outcome.message})
@@ -149,39 +156,10 @@ def _timed(
     return replace(judged, timing=timing, nulls={**judged.nulls, **nulls}, blobs=blobs)
 
 
-def _samples(functions: Mapping[str, Callable[[], object]], options: Options) -> Samples:
-    with torch.no_grad():
-        return measure(functions, options, open_monitor())
-
-
-def _functions(case: KernelCase, judged: CellResult, done: Evaluation) -> dict[str, Callable[[], object]]:
-    """What is timed: the fused function and every baseline that was right."""
-    params = case.variants[judged.cell.variant]
-    functions = {FUSED: _timed_call(case, judged.cell, done, lambda **given: case.fused(**given, **params))}
-    if "speedup.eager" not in judged.nulls:
-        functions["eager"] = _timed_call(case, judged.cell, done, case.reference)
-    return functions
-
-
-def _timed_call(case: KernelCase, cell: Cell, done: Evaluation, function: Callable[..., Any]) -> Callable[[], object]:
-    """What one sample times: the function; backward, its gradient alone, of a forward pass made before."""
-    if cell.direction is Direction.FORWARD:
-        return lambda: function(**done.inputs)
-    leaves = {name: done.inputs[name].detach().requires_grad_() for name in differentiable(case, done.inputs)}
-    with torch.enable_grad():
-        outputs = as_outputs(function(**{**done.inputs, **leaves}))
-    return lambda: backward(outputs, list(leaves.values()), done.upstream, keep=True)
-
-
-def _nulls(done: Evaluation) -> dict[str, str]:
-    nulls = {} if done.build else {"build": "launches were not recorded"}
-    if _baseline_is_wrong(done.verdict):
-        nulls["speedup.eager"] = "the unfused chain is not finite where the float64 reference is"
-    return nulls
-
-
-def _baseline_is_wrong(verdict: Verdict) -> bool:
-    return any(output.unfused_error is None for output in verdict.outputs)
+def _fused(case: KernelCase, cell: Cell, done: Evaluation) -> Callable[[], object]:
+    """What one sample times of the fused function."""
+    params = case.variants[cell.variant]
+    return timed_call(lambda **given: case.fused(**given, **params), case, cell, done.inputs, done.upstream)
 
 
 @contextlib.contextmanager
