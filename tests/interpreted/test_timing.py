@@ -7,9 +7,10 @@ import math
 
 import pytest
 
+from portkit.errors import HostError
 from portkit.model import DeviceState
 from portkit.run.timing import statistics
-from portkit.run.timing.modes import check_modes
+from portkit.run.timing.asked import parse_modes
 from portkit.run.timing.readings import named, throttle_reasons
 from portkit.run.timing.rounds import Bounds, until_settled
 from portkit.run.timing.samples import Samples
@@ -286,14 +287,14 @@ CLOCKS = [(345.0, ()), (1980.0, ("SwPowerCap",)), (1700.0, ("SwPowerCap", "HwSlo
 
 
 def test_modes_come_in_one_order_and_once():
-    assert check_modes(["graph", " warm", "graph"], "--portkit-modes") == ("warm", "graph")
-    assert check_modes([], "--portkit-modes") == ()
+    assert parse_modes(["graph", " warm,graph"]) == ("warm", "graph")
+    assert parse_modes([]) == ()
 
 
-def test_an_unknown_mode_is_named():
-    with pytest.raises(Exception, match="'hot' is no mode of timing") as refused:
-        check_modes(["hot"], "--portkit-modes")
-    assert "choose of warm, graph" in str(refused.value)
+def test_an_unknown_mode_is_refused_by_name():
+    with pytest.raises(HostError) as refused:
+        parse_modes(["warm,hot"])
+    assert refused.value.render() == ("--portkit-modes: not a mode of timing: 'hot'\n  remedy: choose of warm, graph")
 
 
 def test_more_resamples_hardly_move_the_interval(monkeypatch):

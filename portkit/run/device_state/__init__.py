@@ -28,9 +28,6 @@ class Monitor(Protocol):
     def read(self) -> DeviceState | None:
         """Its state now; None where nothing can be read."""
 
-    def other_processes(self) -> int | None:
-        """Processes that use the device, this one left out; None where that is not told."""
-
 
 @dataclass(frozen=True)
 class Unread:
@@ -47,16 +44,9 @@ class Unread:
         """Nothing."""
         return None
 
-    def other_processes(self) -> int | None:
-        """Nothing."""
-        return None
-
 
 def open_monitor() -> Monitor:
-    """The monitor of torch's current device, found by the device's own UUID.
-
-    An index would be wrong where ``CUDA_VISIBLE_DEVICES`` hides or reorders devices.
-    """
+    """The monitor of torch's current device; one that only says why, where it can't be read."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     try:
         return _OPENERS[Platform.ROCM if torch.version.hip else Platform.CUDA](properties)

@@ -12,8 +12,6 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
 from portkit.model import DeviceState
 
 THROTTLE_REASONS: Mapping[str, int] = {
@@ -57,14 +55,6 @@ class NvmlMonitor:
             throttle=reasons(ask("throttle", nvml.nvmlDeviceGetCurrentClocksThrottleReasons) or 0),
         )
 
-    def other_processes(self) -> int | None:
-        """Compute processes on the device, less this one where it has a context.
-
-        Counted, not named: in a container NVML may give them the host's numbers.
-        """
-        found = self._ask("other_processes", self._nvml.nvmlDeviceGetComputeRunningProcesses)
-        return None if found is None else max(0, len(found) - int(torch.cuda.is_initialized()))
-
     def _ask(self, figure: str, function: Callable[..., Any], *given: Any) -> Any:
         try:
             return function(self._handle, *given)
@@ -96,6 +86,7 @@ def reasons(bits: int) -> tuple[str, ...]:
 
 
 def _handle(nvml: Any, properties: Any) -> Any:
+    # Not by index: CUDA_VISIBLE_DEVICES hides and reorders devices for torch alone.
     uuid = str(getattr(properties, "uuid", ""))
     if not uuid:
         raise UnreadableError(f"this torch does not tell the device's UUID, by which NVML would find it; {_REMEDY}")

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 
-from portkit.errors import HostError
 from portkit.run.timing.events import Call, Functions, Prepare, enqueue_ms
-from portkit.run.timing.samples import GRAPH, WARM
-
-MODES = (WARM, GRAPH)
 
 _CYCLES_PER_MS = 3_000_000
 """Of a clock faster than any GPU's, so that a wait is never too short."""
-
-
-def check_modes(names: Iterable[str], where: str) -> tuple[str, ...]:
-    """Modes by name, each once, in the order of ``MODES``.
-
-    Raises:
-        HostError: there is no such mode.
-    """
-    asked = [name.strip() for name in names if name.strip()]
-    if unknown := [name for name in asked if name not in MODES]:
-        raise HostError(f"{unknown[0]!r} is no mode of timing", place=where, remedy=f"choose of {', '.join(MODES)}")
-    return tuple(mode for mode in MODES if mode in asked)
 
 
 def warm(functions: Functions) -> Prepare:
