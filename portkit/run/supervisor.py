@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 import torch
 from triton.runtime.cache import triton_key
 
-from portkit.model import Cell, CellResult, Evidence, Outcome, Stage, Status
+from portkit.model import Baseline, Cell, CellResult, Evidence, Outcome, Stage, Status
 from portkit.run.gpus import Gpus, portion, split
 from portkit.run.jobs import (
     AllDone,
@@ -39,12 +39,14 @@ from portkit.run.jobs import (
     DeviceRefuses,
     Entered,
     Finished,
+    GivenUp,
     Job,
     Limits,
     Probed,
     Ready,
     Request,
     Started,
+    Trying,
     Unusable,
 )
 from portkit.run.limits import DEVICE_SECONDS, GIB
@@ -95,6 +97,8 @@ class Worker:
     device_answers: bool = False  # the GPU, to this process
     refusal: str | None = None  # why it does not
     probed: bool = False  # the figures of its GPU have been sent
+    trying: str | None = None  # baseline, while its first call runs
+    given_up: dict[Cell, dict[str, Baseline]] = field(default_factory=dict)  # baselines that cost the process
 
     @property
     def job(self) -> Job:
@@ -119,6 +123,16 @@ class Worker:
                 self.known.append(result)
                 self._enter(Stage.IMPORT)
                 self.cell_since = time.monotonic()
+            case Trying(name):
+                self._enter(Stage.BASELINE)
+                self.trying = name
+            case GivenUp(name, found):
+                self.give_up(name, found)
+            case _:
+                self._note_device(message)
+
+    def _note_device(self, message: object) -> None:
+        match message:
             case DeviceAnswers():
                 self.device_answers = True
             case DeviceRefuses(cause):
@@ -129,7 +143,13 @@ class Worker:
                 pass  # it ends by itself, between two cells
 
     def _enter(self, stage: Stage) -> None:
-        self.stage, self.stage_since, self.compiling = stage, time.monotonic(), None
+        self.stage, self.stage_since, self.compiling, self.trying = stage, time.monotonic(), None, None
+
+    def give_up(self, name: str, found: Baseline) -> None:
+        """Note a baseline that ends this process; the cell itself is left for another."""
+        assert self.current is not None
+        self.given_up.setdefault(self.current, {})[name] = found
+        self.current = None
 
     def lose(self, cell: Cell, outcome: Outcome) -> CellResult:
         """The result of a cell that the process can't answer any more."""
@@ -308,6 +328,8 @@ class Supervisor:
         _end_group(worker)  # what its host code started goes with it, after a good end, too
         self.workers.remove(worker)
         self._account_for_device(worker)
+        if worker.trying and worker.current:
+            worker.give_up(worker.trying, Baseline(Status.BASELINE_FAILED, cause_of_death(worker).message))
         blamed = _blamed(worker)
         if blamed:
             outcome = cause_of_death(worker)
@@ -323,9 +345,9 @@ class Supervisor:
         if worker.job.evidence is Evidence.MEASURED and worker.process.is_alive():
             self.gpus.lose(worker.job, "a process of an earlier cell holds it and could not be killed")
         elif worker.without_device:
-            self.gpus.refused(worker.job, worker.refusal or cause_of_death(worker).message)
+            self.gpus.refused(worker.job, worker.refusal or _ending(worker))
         elif worker.job.probe and not worker.probed:
-            self._send_unprobed(worker.job, f"the process that measured it ended: {cause_of_death(worker).message}")
+            self._send_unprobed(worker.job, f"the process that measured it ended: {_ending(worker)}")
 
     def _queue_rest(self, worker: Worker) -> None:
         if worker.job.probe:
@@ -335,11 +357,11 @@ class Supervisor:
         known = (*worker.pending.known, *worker.known)
         rest = worker.pending.chain[1:]
         if left := worker.unfinished():
-            rest = (replace(worker.job, cells=left, device=None), *rest)
+            rest = (replace(worker.job, cells=left, device=None, given_up=_given_up(worker)), *rest)
         else:
             rest = tuple(job for job in (self._serve(job, known) for job in rest) if job.cells)
         if rest:
-            self.queue.appendleft(Pending(rest, known, killed=not worker.results))
+            self.queue.appendleft(Pending(rest, known, killed=not worker.results and not worker.given_up))
 
     def _serve(self, job: Job, known: Sequence[CellResult]) -> Job:
         """Send a SKU the results that hold for it; returns the job of the cells that are left."""
@@ -353,9 +375,9 @@ def _blamed(worker: Worker) -> tuple[Cell, ...]:
     """Cells that a death costs: the one under way, or all where the process came to none.
 
     None where it died between two cells, gave up an unusable device, got no answer from
-    it, or was killed from outside before its first cell, unless that happened before.
+    it, came to its end by a baseline, or was killed from outside before its first cell, unless that happened before.
     """
-    if worker.without_device:
+    if worker.without_device or worker.given_up:
         return ()
     left = worker.unfinished()
     if worker.current is not None:
@@ -363,6 +385,12 @@ def _blamed(worker: Worker) -> tuple[Cell, ...]:
     if worker.results or (worker.killed_from_outside and not worker.pending.killed):
         return ()
     return left
+
+
+def _given_up(worker: Worker) -> dict[Cell, dict[str, Baseline]]:
+    """Baselines of each cell that ended this process or an earlier one."""
+    before, now = worker.job.given_up, worker.given_up
+    return {cell: {**before.get(cell, {}), **now.get(cell, {})} for cell in (*before, *now)}
 
 
 def over_time(worker: Worker, limits: Limits) -> Outcome | None:
@@ -427,11 +455,18 @@ def cause_of_death(worker: Worker) -> Outcome:
     if worker.killed_from_outside:
         text = f"killed from outside ({how}), as the kernel does when memory runs out, {worker.doing}"
         return Outcome(Status.WORKER_LOST, worker.stage, text)
-    said = telling_line(worker.said)
-    outcome = _death(worker, f"{how}: {said}" if said else how)
+    outcome = _death(worker, _ending(worker))
     if outcome.status is Status.CAPTURE_FAILED:
         return replace(outcome, message=f"host code ended the process: {outcome.message}")
     return outcome
+
+
+def _ending(worker: Worker) -> str:
+    """How a process ended, with what it said last."""
+    if worker.overrun:
+        return worker.overrun.message
+    how, said = describe_exit(worker.process.exitcode), telling_line(worker.said)
+    return f"{how}: {said}" if said else how
 
 
 _OWN_FAULTS = {Stage.INPUTS: Status.CAPTURE_FAILED, Stage.IMPORT: Status.CAPTURE_FAILED}

@@ -71,6 +71,7 @@ targets: [h200]
 
 def start(folder, *arguments):
     command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", "-k", "measured and 4096"]
+    command += ["--portkit-shared-device", "--portkit-probe", "off"]  # this process has a context, too
     return subprocess.Popen(
         [*command, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
