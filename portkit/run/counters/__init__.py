@@ -79,6 +79,9 @@ class Profiler(Protocol):
     def trouble(self, output: str) -> Trouble | None:
         """What its output says against counting anything at all; it may still be running."""
 
+    def last_words(self, output: str) -> str | None:
+        """What its output says of how it or the program ended; None where all was well."""
+
     def read(self, output: str) -> Table | None:
         """The table in its output; None where there is none."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import signal
 import subprocess
@@ -183,9 +182,8 @@ class _Child:
         return ""
 
     def _ending(self, output: str) -> str:
-        """How it ended by itself: the program's code if the profiler tells it, and the last that was printed."""
-        code = re.search(r"application returned an error code \((-?\d+)\)", output)
-        how = f"the program ended with code {code[1]}" if code else f"the profiler: {self._exit()}"
+        """How it ended by itself: what the profiler says of it, and the last that was printed."""
+        how = self._profiler.last_words(output) or f"the profiler: {self._exit()}"
         said = tail(_text(self._said), 1)
         return f"{how}: {said}"[:400] if said else how
 

@@ -155,4 +155,5 @@ class _Reading:
             return f"the profiled process did not survive the cell: {self._ran.ending}"
         if self._whole:
             return "the profiler saw no kernel of it"
-        return f"the profiler's table was cut off: {self._ran.ending}"
+        what = "wrote no table" if self._ran.table is None else "did not write its table to the end"
+        return f"the profiler {what}: {self._ran.ending}"

@@ -64,7 +64,8 @@ _TROUBLES: Final[Mapping[str, Trouble]] = {
 _BAD_OPTION = re.compile(r"unrecogni[sz]ed option|the argument \(.*\) for option", re.I)
 _NO_METRIC = re.compile(r"[Ff]ailed to find metric[s:]?\s*['\"]?(?P<name>\w[\w.]*)")
 _ERROR = re.compile(r"^==ERROR==\s*(.+)", re.M)
-_NOT_ALONE = ("The application returned an error code",)  # which the program's own end explains
+_CODE = re.compile(r"application returned an error code \((?P<code>-?\d+)\)")
+_TOOLKIT = Path("/usr/local/cuda")
 _SECONDS = 30.0  # for ncu to tell its version
 
 
@@ -104,6 +105,11 @@ class Ncu:
             return Trouble(f"ncu {self.version} has no metric {missing['name']} for this GPU", _remedy_old())
         return None
 
+    def last_words(self, output: str) -> str | None:
+        """Its own error, or that of the program."""
+        code = _CODE.search(output)
+        return _first_error(output) or (f"the program ended with code {code['code']}" if code else None)
+
     def read(self, output: str) -> Table | None:
         """The table in its output."""
         return parse(output)
@@ -134,7 +140,7 @@ def open_ncu(architecture: str) -> Ncu:
 def find_ncu(environment: Mapping[str, str] | None = None) -> str | None:
     """Where ncu is: on the PATH, else where CUDA's toolkit lies."""
     environment = os.environ if environment is None else environment
-    roots = (environment.get("CUDA_HOME"), environment.get("CUDA_PATH"), "/usr/local/cuda")
+    roots = (environment.get("CUDA_HOME"), environment.get("CUDA_PATH"), _TOOLKIT)
     places = [environment.get("PATH", ""), *(f"{root}/bin" for root in roots if root)]
     return shutil.which("ncu", path=os.pathsep.join(places))
 
@@ -187,14 +193,10 @@ def as_error(trouble: Trouble) -> HostError:
     return HostError(trouble.message, remedy=trouble.remedy)
 
 
-def last_words(output: str) -> str | None:
-    """The first error in ncu's output that is of its own."""
-    return _first_error(output) or None
-
-
 def _first_error(output: str) -> str:
-    found = [text for text in _ERROR.findall(output) if not text.startswith(_NOT_ALONE)]
-    return scrub(found[0])[:300] if found else ""
+    """What it calls an error, but for the program's own; the driver's follows on a line of its own."""
+    found = [text.strip() for text in _ERROR.findall(output) if not _CODE.search(text)]
+    return scrub(" ".join(found[:2]))[:300]
 
 
 def _remedy_old() -> str:
