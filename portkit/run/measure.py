@@ -54,6 +54,18 @@ _FAULTS = (
 )
 """What CUDA and HIP call a fault of the running kernel, in lower case."""
 
+_LOST = (
+    "gpu is lost",
+    "fallen off the bus",
+    "no cuda-capable device",
+    "no rocm-capable device",
+    "busy or unavailable",
+    "uncorrectable ecc error",
+    "uncorrectable nvlink error",
+    "device lost",
+)
+"""What they, NVML and the driver say of a device that is gone or broken, in lower case."""
+
 _LAUNCH = ("cuda error", "hip error", "triton error [")
 """How other errors of driver and runtime begin, in lower case."""
 
@@ -132,7 +144,7 @@ def device_failure(error: BaseException, stage: Stage) -> Outcome | None:
     if isinstance(error, OutOfResources):
         return Outcome(Status.OUT_OF_RESOURCES, Stage.LIMITS, describe(error))
     text = str(error).lower()
-    if any(fault in text for fault in _FAULTS):
+    if any(fault in text for fault in (*_FAULTS, *_LOST)):
         return Outcome(Status.DEVICE_FAULT, stage, describe(error))
     if any(sign in text for sign in _LAUNCH):
         return Outcome(Status.LAUNCH_ERROR, stage, describe(error))

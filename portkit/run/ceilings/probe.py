@@ -14,6 +14,8 @@ from portkit.run.ceilings.launches import graph_launch_us, launch_us
 from portkit.run.ceilings.matmul import KINDS, matmul_rate
 from portkit.run.classify import describe
 from portkit.run.scrub import scrub
+from portkit.run.timing.flush import evicts, flush_size, make_flush
+from portkit.run.timing.overhead import event_overhead_us
 from portkit.store.journal import utc_now
 
 
@@ -50,10 +52,7 @@ def probe_device(target: Target, device_id: str) -> DeviceProbe:
 
 
 def _event_overhead(target: Target) -> float:
-    from portkit.run.timing.flush import flush_size, make_flush  # noqa: PLC0415
-    from portkit.run.timing.overhead import event_overhead_us  # noqa: PLC0415
-
-    return float(event_overhead_us(make_flush(flush_size(target))))
+    return event_overhead_us(make_flush(flush_size(target)))
 
 
 def _evicted(target: Target) -> bool:
@@ -62,12 +61,10 @@ def _evicted(target: Target) -> bool:
     Raises:
         UnclearError: cold and warm caches can't be told apart.
     """
-    from portkit.run.timing.flush import evicts, flush_size, make_flush  # noqa: PLC0415
-
     answer = evicts(make_flush(flush_size(target)))
     if answer is None:
         raise UnclearError("reads from cold and from warm caches take as long here")
-    return bool(answer)
+    return answer
 
 
 class UnclearError(Exception):
