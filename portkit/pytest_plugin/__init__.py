@@ -59,6 +59,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="on NVIDIA: also run a small shape of measured cells under compute-sanitizer (memcheck, racecheck)",
     )
     group.addoption(
+        "--portkit-modes",
+        metavar="NAMES",
+        action="append",
+        default=[],
+        help="time measured cells also in these modes, a column each: warm (nothing flushed), graph (replayed)",
+    )
+    group.addoption(
         "--portkit-devices",
         metavar="INDICES",
         action="append",
@@ -74,6 +81,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("cached", "fresh", "off"),
         default="cached",
         help="ceilings of a GPU: taken over from a run of the last week, measured anew (fresh), or off (%(default)s)",
+    )
+    group.addoption(
+        "--portkit-baselines",
+        metavar="NAMES",
+        action="append",
+        default=[],
+        help="what speedup is taken against, comma-separated, or `none`; default: eager, compile and all that the "
+        "cases declare, in the tier full compile_max_autotune too",
     )
     group.addoption(
         "--portkit-wait",

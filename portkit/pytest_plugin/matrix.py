@@ -17,6 +17,7 @@ import pytest
 
 from portkit.errors import PortkitError
 from portkit.model import PlannedCell, Record
+from portkit.plan.baselines import parse_baselines
 from portkit.plan.expand import Selection
 from portkit.pytest_plugin.display import make_display
 from portkit.run.benchmark import Choices, Prepared, Run, default_limits, parse_devices, prepare
@@ -26,6 +27,7 @@ from portkit.run.limits import check_seconds, parse_memory, parse_stages
 from portkit.run.progress import LiveLine, PlainLines, summary
 from portkit.run.resume import find_report
 from portkit.run.session import Session
+from portkit.run.timing.asked import parse_modes
 from portkit.store.journal import Report, read_report
 
 RUN = pytest.StashKey[Run]()
@@ -52,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if name := config.getoption("portkit_resume"):
             config.stash[RESUMED] = read_report(find_report(_folder(config), name))
         _wait(config)  # a wrong one is told before anything starts
+        parse_modes(config.getoption("portkit_modes"))
         session = Session(_limits(config))
     config.stash[INTERRUPTIONS] = interruptions = Interruptions()
     interruptions.install()
@@ -87,8 +90,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         same_device=config.getoption("portkit_same_device"),
         wait_seconds=_wait(config),
         sanitize=config.getoption("portkit_sanitize"),
+        modes=parse_modes(config.getoption("portkit_modes")),
         shared_device=config.getoption("portkit_shared_device"),
         probing=config.getoption("portkit_probe"),
+        baselines=_baselines(config),
     )
     display = make_display(config)
     with _usage_errors():
@@ -275,6 +280,12 @@ def _configured(config: pytest.Config) -> Path:
             f"a matrix is a .yaml or .yml file, not {path.name}\n  remedy: rename it, or name another"
         )
     return path
+
+
+def _baselines(config: pytest.Config) -> tuple[str, ...] | None:
+    cases = config.stash[PREPARED].declarations.values()
+    with _usage_errors():
+        return parse_baselines(config.getoption("portkit_baselines"), [n for case in cases for n in case.baselines])
 
 
 def _wait(config: pytest.Config) -> float:

@@ -36,6 +36,7 @@ from portkit.model import (
     Target,
     digest,
 )
+from portkit.plan.baselines import baselines_of
 from portkit.plan.cases import Introspection, introspect
 from portkit.plan.expand import Selection, default_tier, expand
 from portkit.plan.matrix import check_kernel_files, read_matrix
@@ -123,7 +124,9 @@ class Choices:
     wait_seconds: float = 0.0  # for another run on the device
     sanitize: bool = False  # run small shapes of measured cells under compute-sanitizer
     shared_device: bool = False  # measure though somebody else uses the device
+    modes: tuple[str, ...] = ()  # of timing, beside the two clocks: warm, graph
     probing: str = CACHED  # of ceilings: take over what is kept, measure anew, or off
+    baselines: tuple[str, ...] | None = None  # by name; None: those of the tier
 
 
 class Run:
@@ -155,6 +158,8 @@ class Run:
         self._planned = {(planned.evidence, planned.cell): planned for planned in cells}
         self._session = session
         self._sanitize = choices.sanitize
+        self._modes = choices.modes
+        self._baselines = choices.baselines
         self._interruptions = interruptions
         self._watch = watch
         self._devices = _measured_devices(prepared, cells)
@@ -264,7 +269,19 @@ class Run:
                 yield
         prepared = self._prepared
         sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
-        chains = chains_for(left, sources, prepared.targets, prepared.devices, sanitize=self._sanitize)
+        baselines = {
+            name: baselines_of(declaration.baselines, prepared.plan.tier, self._baselines)
+            for name, declaration in prepared.declarations.items()
+        }
+        chains = chains_for(
+            left,
+            sources,
+            prepared.targets,
+            prepared.devices,
+            sanitize=self._sanitize,
+            modes=self._modes,
+            baselines=baselines,
+        )
         for found in self._session.results(chains, self._watch, self._probes(left)):
             if isinstance(found, DeviceProbe):
                 self._keep_probe(found)

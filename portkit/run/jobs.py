@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from portkit.model import CaseSource, Cell, CellResult, Device, DeviceProbe, Evidence, Stage, Target
+from portkit.model import Baseline, CaseSource, Cell, CellResult, Device, DeviceProbe, Evidence, Stage, Target
+from portkit.plan.baselines import EAGER
 from portkit.run.limits import CELL_SECONDS, STAGE_SECONDS
 
 
@@ -23,6 +24,9 @@ class Job:
     probe: bool = False  # find out what the GPU can do at most, instead of running cells
     seed: int = 0
     sanitize: bool = False  # run small shapes of measured cells under compute-sanitizer
+    modes: tuple[str, ...] = ()  # of timing, beside the two clocks
+    baselines: tuple[str, ...] = (EAGER,)  # of measured cells, in the order of the samples
+    given_up: Mapping[Cell, Mapping[str, Baseline]] = field(default_factory=dict)  # baselines that ended a process
 
 
 Chain = tuple[Job, ...]
@@ -93,6 +97,21 @@ class Compiling:
 
     kernel: str
     asked: Mapping[str, Any] = field(default_factory=dict)  # platform queries so far → answers
+
+
+@dataclass(frozen=True)
+class Trying:
+    """The worker tries a baseline of the cell; should it not come back, the cell runs again without."""
+
+    baseline: str
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """A baseline left the device unusable, and with it this process: the cell runs again without."""
+
+    baseline: str
+    found: Baseline
 
 
 @dataclass(frozen=True)

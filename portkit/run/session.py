@@ -49,6 +49,8 @@ def chains_for(
     devices: Sequence[Device] = (),
     *,
     sanitize: bool = False,
+    modes: tuple[str, ...] = (),
+    baselines: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Chain, ...]:
     """Group planned cells into jobs, and jobs of one architecture into chains.
 
@@ -66,6 +68,9 @@ def chains_for(
         target = None if name == INTERPRETER else targets[name]
         measured = evidence is Evidence.MEASURED
         job = Job(evidence, sources[case], tuple(group), target, places[name] if measured else (), sanitize=sanitize)
+        if measured and baselines is not None:
+            job = replace(job, baselines=baselines[case])
+        job = replace(job, modes=modes)
         served = target.architecture.name if target and not measured else name
         chains[evidence, case, served].append(job)
     return tuple(tuple(jobs) for jobs in chains.values())

@@ -24,6 +24,7 @@ import torch
 from portkit.errors import CaseError
 from portkit.model import Cell, CellResult, Evidence, Outcome, Shape, Stage, Status, Target
 from portkit.run import stages
+from portkit.run.baselines import DeviceLostError, Wanted
 from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
 from portkit.run.ceilings.probe import probe_device
@@ -35,9 +36,11 @@ from portkit.run.jobs import (
     DeviceRefuses,
     Entered,
     Finished,
+    GivenUp,
     Job,
     Probed,
     Started,
+    Trying,
     Unusable,
 )
 from portkit.run.load import load_case
@@ -85,7 +88,11 @@ def work_through(job: Job, means: Means, connection: Connection) -> None:
         os.write(sys.stderr.fileno(), mark(number))
         connection.send(Started(job.evidence, cell))
         start = time.perf_counter()
-        result = means.run(cell)
+        try:
+            result = means.run(cell)
+        except DeviceLostError as lost:
+            connection.send(GivenUp(lost.name, lost.found))
+            return
         seconds = time.perf_counter() - start
         connection.send(Finished(replace(result, seconds=seconds, device=_device_id(job))))
         if not (result.outcome.status.good or means.still_usable()):
@@ -135,10 +142,22 @@ def _device(job: Job, connection: Connection) -> Means:
             on_compiled=lambda: stages.enter(Stage.RUN),
         )
 
+    def run(cell: Cell) -> CellResult:
+        known, trying = job.given_up.get(cell, {}), lambda name: connection.send(Trying(name))
+        baselines = Wanted(job.baselines, known, trying, device_answers)
+        return measure_cell(
+            case,
+            cell,
+            target,
+            observe=watched,
+            seed=job.seed,
+            sanitize=sanitize,
+            modes=job.modes,
+            baselines=baselines,
+        )
+
     sanitize = _sanitizer(job) if job.sanitize else None
-    return Means(
-        lambda cell: measure_cell(case, cell, target, observe=watched, seed=job.seed, sanitize=sanitize), device_answers
-    )
+    return Means(run, device_answers)
 
 
 def _sanitizer(job: Job) -> Sanitize:
