@@ -198,6 +198,7 @@ def test_a_reference_that_raises(project):
     [
         (["--portkit-target", "h2000"], "*unknown target 'h2000'*"),
         (["--portkit-tier", "quik"], "*quik*"),
+        (["--portkit-modes", "warm,hot"], "*--portkit-modes: not a mode of timing: 'hot'*"),
         (["--portkit-matrix", "none.yaml"], "*no matrix at none.yaml*"),
         (["tests"], "*collects the matrix and nothing else*"),
         (["--portkit-report", "matrix.yaml/reports"], "*matrix.yaml/reports*"),

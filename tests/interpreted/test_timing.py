@@ -180,7 +180,12 @@ def test_a_call_without_kernels_has_none():
     assert split(activities("flush", MARKER, MARKER), 1) == [[]]
 
 
-@pytest.mark.parametrize("names", [(MARKER, "a"), ("a",), (MARKER, "a", MARKER, MARKER)])
+def test_an_empty_trace_says_what_may_be_wrong():
+    with pytest.raises(TraceError, match="another profiler may hold the device"):
+        split([], 1)
+
+
+@pytest.mark.parametrize("names", [(MARKER, "a"), (MARKER, "a", MARKER, MARKER)])
 def test_a_trace_that_lost_a_marker_is_refused(names):
     with pytest.raises(TraceError, match="markers where 2 were launched"):
         split(activities(*names), 1)

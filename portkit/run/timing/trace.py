@@ -95,6 +95,8 @@ def split(activities: Iterable[Activity], calls: int) -> list[list[Activity]]:
             parts.append([])
         else:
             parts[-1].append(activity)
+    if len(parts) == 1:
+        raise TraceError("the device trace is empty: another profiler may hold the device, or torch was built without")
     if len(parts) != 2 * calls + 1:
         raise TraceError(f"the device trace is not whole: {len(parts) - 1} markers where {2 * calls} were launched")
     return parts[1::2]
