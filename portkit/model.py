@@ -288,6 +288,7 @@ class Architecture:
     source: str
     doubts: tuple[str, ...] = ()  # where sources differ: each with the value used and the other
     scalar_registers_per_simd: int | None = None  # AMD before gfx90a; None = not limiting
+    sourced: bool = True  # False: no source gave the limits, the numbers above are 0 and nothing may read them
 
     @property
     def triton_backend(self) -> str:
@@ -475,6 +476,14 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """What the driver says of a kernel once it is loaded onto a device."""
+
+    registers_per_thread: int
+    blocks_per_unit: int | None  # resident at once; None where the driver can't say, as of clusters
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch of the fused function, built for the target."""
 
@@ -494,6 +503,7 @@ class Launch:
     trial: bool = False  # made by an autotuner to choose among configurations
     forward: bool = False  # made by the forward pass of a backward cell, whose figures leave it out
     count: int = 1  # times that one call makes it, all alike
+    loaded: Loaded | None = None  # None where no device of this host loaded it
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,9 @@ def _prepare(job: Job, connection: Connection) -> Means:
 
 def _builder(job: Job, connection: Connection) -> Means:
     target = _target(job)
+    if why := _no_limits(target):
+        missing = Outcome(Status.BACKEND_MISSING, Stage.LIMITS, f"{why}, so a build can't be judged")
+        return Means(lambda cell: CellResult(cell, job.evidence, missing))
     answers, mode = install(target)
     recorder = Recorder(
         target,
@@ -145,17 +148,19 @@ def _device(job: Job, connection: Connection) -> Means:
     def run(cell: Cell) -> CellResult:
         known, trying = job.given_up.get(cell, {}), lambda name: connection.send(Trying(name))
         baselines = Wanted(job.baselines, known, trying, device_answers)
-        return measure_cell(
+        result = measure_cell(
             case,
             cell,
             target,
-            observe=watched,
+            observe=None if unjudged else watched,
             seed=job.seed,
             sanitize=sanitize,
             modes=job.modes,
             baselines=baselines,
         )
+        return replace(result, nulls={**result.nulls, "build": unjudged}) if unjudged else result
 
+    unjudged = _no_limits(target)
     sanitize = _sanitizer(job) if job.sanitize else None
     return Means(run, device_answers)
 
@@ -194,6 +199,12 @@ def device_refusal() -> str | None:
 
 def _device_id(job: Job) -> str | None:
     return job.device.device_id if job.device else None
+
+
+def _no_limits(target: Target) -> str | None:
+    """Why launches on the target can't be judged; None where they can."""
+    arch = target.architecture
+    return None if arch.sourced else f"no source that portkit has gives the limits of {arch.name}"
 
 
 def _target(job: Job) -> Target:
