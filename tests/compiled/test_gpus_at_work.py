@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from portkit.model import CaseSource, Cell, CellResult, Device, Direction, Evidence, Outcome, PlannedCell, Status
+from portkit.model import CaseSource, Cell, CellResult, Device, Direction, Evidence, Outcome, PlannedCell, Stage, Status
 from portkit.run import supervisor
 from portkit.run.jobs import (
     AllDone,
@@ -206,3 +206,16 @@ def test_no_more_processes_than_asked_for(tmp_path, workers):
     run(diary_keeper(path), chains(H200S, cells=8), workers=workers)
     diary = read_diary(path)
     check_no_overlap({"all": sorted(time for times in diary.values() for time in times)} if workers == 1 else diary)
+
+
+def test_builds_for_an_architecture_without_limits_are_not_judged():
+    target = CATALOG.match_device(name="NVIDIA Z100", architecture="sm_150", units=200, memory_bytes=None)
+    source = CaseSource("chain", path=str(Path(__file__).parent / "cases" / "launches.py"))
+    cell = Cell("chain", Direction.FORWARD, (8,), "float32", "default", target.name)
+    asked = chains_for([PlannedCell(cell, Evidence.COMPILED)], {"chain": source}, {target.name: target})
+    (result,) = results(run(supervisor.work, asked))
+    assert result.outcome == Outcome(
+        Status.BACKEND_MISSING,
+        Stage.LIMITS,
+        "no source that portkit has gives the limits of sm_150, so a build can't be judged",
+    )
