@@ -91,6 +91,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "cases declare, in the tier full compile_max_autotune too",
     )
     group.addoption(
+        "--portkit-counters",
+        metavar="WHEN",
+        choices=("auto", "off", "require"),
+        default="auto",
+        help="hardware counters of measured cells: where the profiler is there and permitted (auto), never (off), or"
+        " fail without them (require) (%(default)s)",
+    )
+    group.addoption(
         "--portkit-wait",
         metavar="S",
         type=float,

@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from portkit.errors import PortkitError
-from portkit.model import PlannedCell, Record
+from portkit.model import Evidence, PlannedCell, Record
 from portkit.plan.baselines import parse_baselines
 from portkit.plan.expand import Selection
+from portkit.pytest_plugin import pytest_benchmark
 from portkit.pytest_plugin.display import make_display
 from portkit.run.benchmark import Choices, Prepared, Run, default_limits, parse_devices, prepare
+from portkit.run.counters.taking import Choice
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Limits
 from portkit.run.limits import check_seconds, parse_memory, parse_stages
@@ -80,7 +82,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The cells are chosen: open the report."""
     config = session.config
-    items = [item for item in session.items if isinstance(item, CellItem)]
+    items = [item for item in session.items if isinstance(item, CellItem) and not item.get_closest_marker("skip")]
     if not items or config.option.collectonly:
         return
     resumed = config.stash.get(RESUMED, None)
@@ -94,6 +96,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         shared_device=config.getoption("portkit_shared_device"),
         probing=config.getoption("portkit_probe"),
         baselines=_baselines(config),
+        counters=Choice(config.getoption("portkit_counters")),
+        limits=_limits(config),
     )
     display = make_display(config)
     with _usage_errors():
@@ -107,6 +111,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         )
     if display:
         config.stash[DISPLAY] = display
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
+    """After the cells come the hardware counters of those that were measured; Ctrl-C ends them as it ends cells."""
+    done = yield
+    if run := session.config.stash.get(RUN, None):
+        try:
+            run.take_counters()
+        except PortkitError as error:
+            pytest.exit(error.render(), returncode=pytest.ExitCode.TESTS_FAILED)
+    return done
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -141,6 +157,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for line in run.warnings:
         terminalreporter.write_line(f"warning: {line}", yellow=True)
     terminalreporter.write_line(f"report: {path} ({len(run.records)} of {run.header.cells} cells)")
+    if told := pytest_benchmark.note(config):
+        terminalreporter.write_line(told)
     if not run.whole:
         terminalreporter.write_line(f"resume: pytest --benchmark --portkit-resume {run.header.run_id}")
     terminalreporter.write_line(f"next:   portkit merge {path}")
@@ -195,6 +213,9 @@ class CellItem(pytest.Item):
         super().__init__(**kwargs)
         self.planned = planned
         self.extra_keyword_matches.update(_keywords(planned))
+        self._replayed = planned.evidence is Evidence.MEASURED and pytest_benchmark.is_loaded(self.config)
+        if self._replayed:
+            pytest_benchmark.adopt(self)
 
     def runtest(self) -> None:
         """Wait for the cell's record and turn its status into pytest's."""
@@ -206,6 +227,8 @@ class CellItem(pytest.Item):
                 raise
             pytest.exit(error.render(), returncode=pytest.ExitCode.INTERRUPTED)
         self.user_properties.append(("portkit_status", record.outcome.status.value))
+        if self._replayed:
+            pytest_benchmark.replay(self, record, run.journal.path)
         _conclude(record)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
@@ -215,8 +238,8 @@ class CellItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where pytest says the item is."""
-        return self.path, None, self.name
+        """Where pytest says the item is; without a line it can't tell of a mark that skips it."""
+        return self.path, 0, self.name
 
 
 class CellFailedError(Exception):

@@ -40,6 +40,8 @@ from portkit.plan.baselines import baselines_of
 from portkit.plan.cases import Introspection, introspect
 from portkit.plan.expand import Selection, default_tier, expand
 from portkit.plan.matrix import check_kernel_files, read_matrix
+from portkit.run.counters.counting import FUNCTIONS
+from portkit.run.counters.taking import COUNTERS_OPTION, Choice, Counting, is_counted, open_profiler, take_counters
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Job, Limits, Watch
 from portkit.run.limits import check_seconds, default_memory
@@ -127,6 +129,8 @@ class Choices:
     modes: tuple[str, ...] = ()  # of timing, beside the two clocks: warm, graph
     probing: str = CACHED  # of ceilings: take over what is kept, measure anew, or off
     baselines: tuple[str, ...] | None = None  # by name; None: those of the tier
+    counters: Choice = Choice.AUTO  # whether hardware counters are taken
+    limits: Limits | None = None  # of time, for the counters; None: the defaults
 
 
 class Run:
@@ -142,7 +146,8 @@ class Run:
 
     Raises:
         ReportError: the report can't be written, or the run to go on with can't.
-        HostError: another run measures on a device, or somebody else uses it.
+        HostError: another run measures on a device, or somebody else uses it; counters are
+            required, and their profiler can't be used.
     """
 
     def __init__(
@@ -160,6 +165,9 @@ class Run:
         self._sanitize = choices.sanitize
         self._modes = choices.modes
         self._baselines = choices.baselines
+        self._counters = choices.counters
+        self._limits = choices.limits or default_limits()
+        self._counted: set[str] = set()  # keys of measured cells whose counters are written
         self._interruptions = interruptions
         self._watch = watch
         self._devices = _measured_devices(prepared, cells)
@@ -167,6 +175,7 @@ class Run:
         self.records: dict[str, Record] = {}
         self.failure: PortkitError | None = None  # why the report could not be written to its end
         self._refused: dict[str, PortkitError] = {}  # label → why this record alone could not
+        self._require_profilers()
         self._locks = hold_devices(self._devices, choices.wait_seconds)
         try:
             self.uses = check_alone(self._devices, shared=choices.shared_device, wait_seconds=choices.wait_seconds)
@@ -191,8 +200,19 @@ class Run:
 
     @property
     def whole(self) -> bool:
-        """Whether every cell has its record."""
+        """Whether every cell has its record, and its counters where the run takes them."""
+        return self._all_recorded and not self._uncounted
+
+    @property
+    def _all_recorded(self) -> bool:
         return len(self.records) == len(self._planned)
+
+    @property
+    def _uncounted(self) -> list[Record]:
+        """Measured cells whose counters are yet to be taken."""
+        here = {device.target for device in self._devices}
+        wanted = [] if self._counters is Choice.OFF else filter(is_counted, self.records.values())
+        return [each for each in wanted if each.cell.target in here and each.keys.cell_key not in self._counted]
 
     def record_of(self, planned: PlannedCell) -> Record:
         """The record of a cell; waits for it, and writes what comes in meanwhile.
@@ -208,6 +228,40 @@ class Run:
                 if next(self._arriving, _END) is _END:
                     self._keep(planned, _never_answered(planned))
         return self.records[planned.label]
+
+    def take_counters(self) -> None:
+        """Take the hardware counters of measured cells, once all cells have their records, and write each.
+
+        Raises:
+            PortkitError: the report can't be written; or counters are required, and a cell has none.
+        """
+        if self.failure or not self._all_recorded:
+            return
+        missing = ""
+        with self._breaking_off(), self._interruptions.held():
+            for counters in take_counters(self._uncounted, self._counting()):
+                self.journal.add(counters)
+                self._counted.add(counters.cell_key)
+                missing = missing or counters.nulls.get(FUNCTIONS, "")
+        if missing and self._counters is Choice.REQUIRE:
+            raise HostError(f"cells have no hardware counters: {missing}", remedy=f"drop {COUNTERS_OPTION} require")
+
+    def _counting(self) -> Counting:
+        prepared, watch = self._prepared, self._watch
+        return Counting(
+            sources={name: declaration.source for name, declaration in prepared.declarations.items()},
+            targets=prepared.targets,
+            devices=self._devices,
+            limits=self._limits,
+            store=self.journal.store_blob,
+            stop=lambda: self._interruptions.waiting,
+            told=watch.counting if watch else lambda done, cells: None,
+        )
+
+    def _require_profilers(self) -> None:
+        if self._counters is Choice.REQUIRE:
+            for device in self._devices:
+                open_profiler(self._prepared.targets[device.target])
 
     @contextmanager
     def _breaking_off(self) -> Iterator[None]:
@@ -254,6 +308,7 @@ class Run:
         check_resumable(report, header, self._prepared.declarations, self._devices, same_device=same_device)
         kept = [record for record in report.records if not is_repeated(record)]
         self.records = {record.cell.label(record.evidence): record for record in kept}
+        self._counted = {key for key, evidence in report.counters if evidence == Evidence.MEASURED.value}
         self._nothing_new = self.whole and report.partial is None
         if not self._nothing_new:
             host, repeated = header.host, len(report.records) - len(kept)
@@ -403,6 +458,9 @@ class RunWatch(Watch, Protocol):
 
     def finished(self, record: Record) -> None:
         """A cell has its record."""
+
+    def counting(self, done: int, cells: int) -> None:
+        """Hardware counters are taken; so many cells have theirs, of how many."""
 
 
 _END = object()

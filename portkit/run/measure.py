@@ -14,6 +14,7 @@ import torch
 from triton.runtime.errors import OutOfResources
 
 from portkit.model import (
+    Build,
     Cell,
     CellResult,
     Evidence,
@@ -31,6 +32,7 @@ from portkit.run.classify import classify, describe
 from portkit.run.device_state import open_monitor
 from portkit.run.evaluate import Evaluation, Observe, Runner, StageFailed, evaluate, work_of
 from portkit.run.families import nearest_small_shape
+from portkit.run.loaded import disagreements
 from portkit.run.miscompiled import miscompilation
 from portkit.run.sanitize import Sanitized
 from portkit.run.timing.engine import Options, measure
@@ -116,7 +118,7 @@ def measure_cell(  # noqa: PLR0913 - all but three by keyword
             outcome=worst_outcome([done.outcome, *([lacking] if lacking else [])]),
             verdict=done.verdict,
             build=done.build,
-            nulls={**nulls, **done.nulls, **({} if done.build else {"build": "launches were not recorded"})},
+            nulls={**nulls, **done.nulls, **_doubts(done.build)},
             blobs={"fingerprint": done.fingerprint},
         )
         judged = _sanitized(judged, case, sanitize)
@@ -126,6 +128,10 @@ def measure_cell(  # noqa: PLR0913 - all but three by keyword
         judged = replace(judged, baselines=tried.found, nulls={**judged.nulls, **tried.nulls})
         done = replace(done, run=None)  # the reference may take half of the device's memory
         return _timed(judged, case, done, tried, Options(flush_size(target), modes))
+
+
+def _doubts(build: Build | None) -> dict[str, str]:
+    return {"build": "launches were not recorded"} if build is None else disagreements(build)
 
 
 def _sanitized(judged: CellResult, case: KernelCase, sanitize: Sanitize | None) -> CellResult:

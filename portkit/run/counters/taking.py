@@ -31,6 +31,8 @@ from portkit.run.counters.rocprof import open_rocprof
 from portkit.run.jobs import Limits
 from portkit.run.timing.samples import FUSED
 
+COUNTERS_OPTION: Final = "--portkit-counters"
+
 KERNELS: Final = "kernels"
 """Name of the blob with the rows of all kernels."""
 
