@@ -146,6 +146,14 @@ def test_out_of_device_memory_is_said(target):
     assert result.outcome.message.startswith("out of device memory at")
 
 
+def test_what_ran_out_of_device_memory_holds_none_of_it(target):
+    before = torch.cuda.memory_allocated()
+    total = torch.cuda.get_device_properties(0).total_memory
+    measure("sum_abs", target, shape=(total // 10,))  # inputs fit, the float64 reference does not
+    assert torch.cuda.memory_allocated() == before
+    assert measure("sum_abs", target, shape=(1000003,)).outcome.status is Status.PASSED
+
+
 def test_device_fault_fills_a_result(target):
     file = Path(__file__).parent / "cases" / "wild_store.py"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}

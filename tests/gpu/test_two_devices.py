@@ -33,9 +33,9 @@ def benchmark(folder, *arguments):
     command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", "-k", "measured"]
     environment = {**os.environ, "DIARY": str(folder / "diary"), "XDG_CACHE_HOME": str(folder / "cache")}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    given = ["--portkit-shared-device", *arguments]  # the tests' own process may have a context
+    command += ["--portkit-shared-device", "--portkit-counters", "off"]  # the tests' own process may have a context
     return subprocess.run(
-        [*command, *given], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
 
 
