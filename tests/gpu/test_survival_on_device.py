@@ -51,6 +51,7 @@ def measure(devices):
         ("wild_store", Status.DEVICE_FAULT),
         ("endless", Status.TIMEOUT),
         ("aborts", Status.WORKER_LOST),
+        ("hoards", Status.LAUNCH_ERROR),
         ("too_large_a_grid", Status.LAUNCH_ERROR),
     ],
 )
