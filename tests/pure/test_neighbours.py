@@ -69,7 +69,7 @@ def look(gpu, monkeypatch):
         ({"used": 4 * MIB}, 0),
         ({"computing": [11, 12]}, 2),
         ({"computing": [11], "clients": [11, 12]}, 2),
-        ({"computing": [os.getpid()]}, 0),
+        ({"computing": [os.getpid()], "used": 900 * MIB}, 0),
         ({"drawing": [21], "used": 900 * MIB}, 0),
         ({"drawing": [21], "computing": [21]}, 1),
         ({"computing": [11], "fails": "nvmlDeviceGetMPSComputeRunningProcesses"}, 1),

@@ -73,9 +73,10 @@ def _use(nvml: Any, handle: Any) -> Use:
         return Use(None, why=f"NVML: {error}")
     with contextlib.suppress(nvml.NVMLError, AttributeError):  # a driver without MPS
         computing |= _pids(nvml.nvmlDeviceGetMPSComputeRunningProcesses, handle)
-    computing.discard(os.getpid())
-    if computing:
-        return Use(len(computing))
+    if others := computing - {os.getpid()}:
+        return Use(len(others))
+    if computing:  # what memory is in use is this process's
+        return Use(0)
     hidden = _hidden_bytes(nvml, handle)
     return Use(None, hidden, "its processes can't be seen from here, the memory they hold can") if hidden else Use(0)
 
