@@ -18,6 +18,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from portkit.errors import HostError
+from portkit.run.counters.ncu import NO_PERMISSION, effective_capabilities, open_ncu, restricted
+
 PYTORCH_PAGE = "https://pytorch.org/get-started/locally/"
 OLDEST_TRITON = (3, 5)
 
@@ -227,12 +230,12 @@ def _triton_tools() -> Iterator[Check]:
 
 
 def _profilers(facts: Facts) -> Iterator[Check]:
-    yield _profiler("ncu", "counters of NVIDIA GPUs", "install NVIDIA Nsight Compute")
+    yield _ncu()
     yield _profiler("compute-sanitizer", "memory and race checks of NVIDIA GPUs", "install the CUDA toolkit")
     yield _profiler("rocprofv3", "counters of AMD GPUs", "install rocprofiler-sdk of ROCm 6.4 or later")
     params = facts.root / "proc/driver/nvidia/params"
     if params.is_file():
-        yield _counter_permission(params.read_text(encoding="utf-8", errors="replace"))
+        yield _counter_permission(params.read_text(encoding="utf-8", errors="replace"), _capabilities(facts.root))
 
 
 def _profiler(name: str, gives: str, remedy: str) -> Check:
@@ -240,13 +243,27 @@ def _profiler(name: str, gives: str, remedy: str) -> Check:
     return Check(name, OK, _version_line(path)) if path else Check(name, GAP, f"not found: no {gives}", remedy)
 
 
-def _counter_permission(params: str) -> Check:
+def _ncu() -> Check:
+    try:
+        return Check("ncu", OK, open_ncu("").tool)
+    except HostError as error:
+        return Check("ncu", GAP, f"{error.message}: no counters of NVIDIA GPUs", error.remedy or "")
+
+
+def _counter_permission(params: str, capabilities: int) -> Check:
     match = re.search(r"RmProfilingAdminOnly:\s*(\d)", params)
-    if match and match[1] == "0":
+    if match is None:
+        return Check("NVIDIA counters", GAP, "permission unknown: the driver does not say", NO_PERMISSION.remedy)
+    if match[1] == "0":
         return Check("NVIDIA counters", OK, "open to every user")
-    remedy = "load the driver with NVreg_RestrictProfilingToAdminUsers=0, or run with CAP_SYS_ADMIN"
-    found = "administrators only" if match else "permission unknown: the driver does not say"
-    return Check("NVIDIA counters", GAP, found, remedy)
+    if restricted(params, capabilities):
+        return Check("NVIDIA counters", GAP, "administrators only", NO_PERMISSION.remedy)
+    return Check("NVIDIA counters", OK, "administrators only, which this process is")
+
+
+def _capabilities(root: Path) -> int:
+    status = root / "proc/self/status"
+    return effective_capabilities(status.read_text().splitlines()) if status.is_file() else 0
 
 
 def _version_line(path: str) -> str:

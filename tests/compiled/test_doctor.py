@@ -84,6 +84,28 @@ def test_counter_permission(tmp_path, value, state):
     assert bool(check.remedy) == (state == "gap")
 
 
+def test_an_administrator_may_read_counters(tmp_path):
+    make(tmp_path, "proc/driver/nvidia/params", "RmProfilingAdminOnly: 1\n")
+    make(tmp_path, "proc/self/status", "Name:\tpython\nCapEff:\t000001ffffffffff\n")
+    assert checks(tmp_path)["NVIDIA counters"].state == doctor.OK
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "found"),
+    [
+        ("2025.3.1.0", "ok", "ncu 2025.3.1.0"),
+        ("2019.5.3", "gap", "ncu 2019.5.3 is too old: no counters of NVIDIA GPUs"),
+    ],
+)
+def test_ncu_and_its_version(tmp_path, monkeypatch, version, state, found):
+    make(tmp_path, "ncu", f"#!/bin/sh\necho 'Version {version} (build 1)'\n")
+    (tmp_path / "ncu").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    check = checks(tmp_path)["ncu"]
+    assert (check.state, check.found) == (state, found)
+    assert bool(check.remedy) == (state == "gap")
+
+
 def test_every_gap_has_a_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     found = checks(tmp_path, torch=None, triton=None, toolkit=None, devices=[], backends=[], driver=None)
