@@ -57,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config.stash[RESUMED] = read_report(find_report(_folder(config), name))
         _wait(config)  # a wrong one is told before anything starts
         parse_modes(config.getoption("portkit_modes"))
+        parse_devices(config.getoption("portkit_devices"))
         session = Session(_limits(config))
     config.stash[INTERRUPTIONS] = interruptions = Interruptions()
     interruptions.install()

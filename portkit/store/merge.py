@@ -147,8 +147,8 @@ def _merged(reports: Sequence[Report]) -> Dataset:
     rows = tuple(_row(groups[key], ranking, counters) for key in sorted(groups))
     headers = tuple(report.header for report in reports)
     paths = {report.header.run_id: report.path for report in reports}
-    warnings = (*_failure_warnings(headers), *_warnings(rows, partial))
     probes = tuple(probe for report in reports for probe in report.probes)
+    warnings = (*_failure_warnings(headers), *_warnings(rows, partial), *_sharing_warnings(probes))
     return Dataset(headers, rows, warnings, partial, paths, probes)
 
 
@@ -185,6 +185,15 @@ def _failure_warnings(headers: Iterable[Header]) -> Iterator[str]:
             kernels = _count(len(causes), "kernel")
             named = "; ".join(causes[:_CAUSES] + more)
             yield f"run {header.run_id} has no rows of {kernels} whose file can't be used: {named}"
+
+
+def _sharing_warnings(probes: Iterable[DeviceProbe]) -> Iterator[str]:
+    for probe in probes:
+        if probe.other_processes:
+            yield (
+                f"run {probe.run_id} shared device {probe.device_id} with others, so its times are disturbed "
+                f"(processes: {probe.other_processes})"
+            )
 
 
 def _brief(text: str) -> str:

@@ -135,6 +135,9 @@ def test_a_shared_device_is_said_in_report_and_summary_and_keeps_no_ceilings(car
     done, report, _ = carry_out(H200S[0], shared_device=True)
     assert report.probes[0].other_processes == 2
     assert done.warnings == ("GPU 0, NVIDIA H200: 2 other processes use it, so its times are disturbed",)
+    assert merge([Path(report.path)]).warnings == (
+        f"run {done.header.run_id} shared device d0 with others, so its times are disturbed (processes: 2)",
+    )
     assert not cache.exists()
 
 
