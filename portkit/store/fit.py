@@ -32,7 +32,7 @@ from portkit.errors import ReportError
 from portkit.model import NONFINITE_FAMILIES, Build, Launch, Record
 from portkit.store.schema import encode, plain, storable
 
-LIMIT: Final = 4096
+LIMIT: Final = 8192
 """Most bytes of a record's line, newline included."""
 
 MESSAGE_CHARACTERS: Final = 400

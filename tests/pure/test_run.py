@@ -109,7 +109,7 @@ def test_a_record_that_can_not_be_encoded_is_replaced_by_one_that_says_so(start)
 
 
 def test_names_that_no_line_can_hold_cost_their_own_cell(start, monkeypatch):
-    monkeypatch.setitem(globals(), "CELLS", [cell(variant=name) for name in ("w4", "w" * 5000, "w16")])
+    monkeypatch.setitem(globals(), "CELLS", [cell(variant=name) for name in ("w4", "w" * 9000, "w16")])
     run, planned = start(*built())
     assert run.record_of(planned[2]).outcome == Outcome(Status.BUILT)
     with pytest.raises(ReportError, match="names alone take"):

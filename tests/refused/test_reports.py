@@ -9,6 +9,7 @@ from factories import cell, file_size_limit, header, record, resume
 from portkit.errors import ReportError
 from portkit.model import SCHEMA_VERSION
 from portkit.store import schema
+from portkit.store.fit import LIMIT
 from portkit.store.journal import Journal, read_report
 from portkit.store.merge import merge
 
@@ -184,8 +185,8 @@ def test_no_room_left_keeps_what_was_finished_and_goes_on_when_there_is_room(tmp
 
 def test_a_record_whose_names_alone_are_too_large(tmp_path):
     journal = Journal.create(tmp_path, header())
-    with pytest.raises(ReportError, match="4096 is the most"):
-        journal.append(record(variant="v" * 5000))
+    with pytest.raises(ReportError, match=f"{LIMIT} is the most"):
+        journal.append(record(variant="v" * 9000))
     assert read_report(journal.path).records == ()
     journal.close()
 
