@@ -32,6 +32,15 @@ VALUES = {
 }
 
 
+def install(folder):
+    """Put it into a folder as an executable; its path."""
+    path = folder / "ncu"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!{sys.executable}\n{Path(__file__).read_text(encoding='utf-8')}", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
 def given(name):
     return sys.argv[sys.argv.index(name) + 1]
 

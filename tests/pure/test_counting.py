@@ -3,11 +3,11 @@
 import json
 import os
 import shutil
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import fake_ncu
 import pytest
 from factories import cell
 
@@ -22,7 +22,6 @@ from portkit.run.counters.orders import Kind, Orders, Step, steps
 from portkit.run.jobs import Limits
 from portkit.targets.catalog import load_catalog
 
-FAKE = Path(__file__).with_name("fake_ncu.py")
 H200 = load_catalog().get("h200")
 PERMISSION = (
     "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the"
@@ -38,10 +37,7 @@ BUSY = (
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
     """Installs the fake ncu; called with what is to go wrong."""
-    path = tmp_path / "bin" / "ncu"
-    path.parent.mkdir()
-    path.write_text(f"#!{sys.executable}\n{FAKE.read_text(encoding='utf-8')}", encoding="utf-8")
-    path.chmod(0o755)
+    path = fake_ncu.install(tmp_path / "bin")
     ncu.ncu_version.cache_clear()
 
     def install(**wrong):
