@@ -6,13 +6,15 @@ import torch
 
 from portkit.run.timing.events import Call, Functions, Prepare, enqueue_ms
 
+_LAUNCHES = 4  # twice the two calls that a wait must cover
+
 _CYCLES_PER_MS = 3_000_000
 """Of a clock faster than any GPU's, so that a wait is never too short."""
 
 
 def warm(functions: Functions) -> Prepare:
     """Each sample right after a call of the same function, behind a wait that covers both launches."""
-    cycles = int(4 * max(enqueue_ms(call) for call in functions.values()) * _CYCLES_PER_MS)
+    cycles = int(_LAUNCHES * enqueue_ms(functions, lambda: None) * _CYCLES_PER_MS)
 
     def prepare(call: Call) -> None:
         torch.cuda._sleep(cycles)  # a spinning thread: it leaves the caches as they are

@@ -20,7 +20,7 @@ class Bounds:
     """How long a clock is sampled."""
 
     seconds: float  # of wall clock; the least rounds are made all the same
-    least: int = 20  # rounds
+    least: int = 50  # rounds
     most: int = 1000  # rounds
     step: int = 10  # rounds between two looks at the intervals and at the clock
 

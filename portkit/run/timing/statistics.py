@@ -28,6 +28,9 @@ RESAMPLES = 999
 OUTLIER_SPREADS = 5.0
 """Spreads from the median beyond which a sample is counted as an outlier."""
 
+DIGITS = 6
+"""Decimals that are kept: nanoseconds of times in ms, millionths of ratios."""
+
 _MAD_SCALE = 1.4826  # the median absolute deviation of normal samples times this is their standard deviation
 _SEED = 0  # the same samples give the same interval
 _BATCH = 100  # bootstrap samples at a time: bounds the memory
@@ -50,7 +53,7 @@ def of_rounds(series: Mapping[str, Sequence[float]], fused: str) -> tuple[dict[s
     table = np.array([series[name] for name in names])
     median_interval_rank(table.shape[1])
     values, (low, high) = _medians_and_ratios(table), _interval(table)
-    bounds = [(float(a), float(b), float(c)) for a, b, c in zip(values, low, high, strict=True)]
+    bounds = [(_kept(a), _kept(b), _kept(c)) for a, b, c in zip(values, low, high, strict=True)]
     clocks = {n: Clock(*bounds[i], len(series[n]), outliers(series[n])) for i, n in enumerate(names)}
     return clocks, {n: Ratio(*bounds[len(names) + i]) for i, n in enumerate(names) if n != fused}
 
@@ -129,6 +132,10 @@ def _interval(table: Any) -> tuple[Any, Any]:
         rng=np.random.default_rng(_SEED),
     )
     return found.confidence_interval.low, found.confidence_interval.high
+
+
+def _kept(value: Any) -> float:
+    return round(float(value), DIGITS)
 
 
 def _step(samples: Sequence[float]) -> float:
