@@ -24,7 +24,6 @@ from portkit.model import (
     DeviceProbe,
     Evidence,
     Header,
-    Host,
     Matrix,
     Outcome,
     Plan,
@@ -42,12 +41,13 @@ from portkit.plan.expand import Selection, default_tier, expand
 from portkit.plan.matrix import check_kernel_files, read_matrix
 from portkit.run.counters.counting import FUNCTIONS
 from portkit.run.counters.taking import COUNTERS_OPTION, Choice, Counting, is_counted, open_profiler, take_counters
+from portkit.run.devices import choose_devices, measured_devices
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Job, Limits, Watch
 from portkit.run.limits import check_seconds, default_memory
 from portkit.run.locks import hold_devices
 from portkit.run.neighbours.check import check_alone
-from portkit.run.probes import CACHED, OFF, keep_probe, load_probe, probe_job, unprobed
+from portkit.run.probes import CACHED, keep_probe, known_probe, probe_job
 from portkit.run.resume import check_resumable, is_repeated
 from portkit.run.scrub import scrub
 from portkit.run.session import Session, chains_for
@@ -170,7 +170,7 @@ class Run:
         self._counted: set[str] = set()  # keys of measured cells whose counters are written
         self._interruptions = interruptions
         self._watch = watch
-        self._devices = _measured_devices(prepared, cells)
+        self._devices = measured_devices(prepared.devices, cells)
         self._probing = choices.probing
         self.records: dict[str, Record] = {}
         self.failure: PortkitError | None = None  # why the report could not be written to its end
@@ -350,10 +350,8 @@ class Run:
         jobs = []
         for device in (each for each in self._devices if each.target in wanted):
             target, host = self._prepared.targets[device.target], self._prepared.introspection.host
-            if self._probing == OFF:
-                self._add_probe(unprobed(device, target, "not asked for: --portkit-probe off"))
-            elif self._probing == CACHED and (kept := load_probe(host, device)):
-                self._add_probe(kept)
+            if known := known_probe(host, device, target, self._probing):
+                self._add_probe(known)
             else:
                 jobs.append(probe_job(device, target))
         return jobs
@@ -419,37 +417,6 @@ class Run:
         )
 
 
-def choose_devices(host: Host, chosen: Collection[int] | None) -> Host:
-    """The host with the chosen GPUs alone.
-
-    Raises:
-        HostError: it has no such GPU.
-    """
-    if chosen is None:
-        return host
-    known = {device.index: device for device in host.devices}
-    if missing := sorted(set(chosen) - known.keys()):
-        have = "; ".join(f"{each.index}: {each.name}" for each in host.devices) or "none"
-        raise HostError(
-            f"no GPU {', '.join(map(str, missing))} is here", place="--portkit-devices", remedy=f"those here are {have}"
-        )
-    return replace(host, devices=tuple(known[index] for index in sorted(set(chosen))))
-
-
-def parse_devices(options: Sequence[str]) -> frozenset[int] | None:
-    """Indices of ``["0,2", "3"]``; None where nothing was chosen.
-
-    Raises:
-        HostError: not an index.
-    """
-    words = [word.strip() for option in options for word in option.split(",")]
-    if wrong := [word for word in words if not word.isdecimal()]:
-        raise HostError(
-            f"not the index of a GPU: {wrong[0]!r}", place="--portkit-devices", remedy="write some such as 0,2"
-        )
-    return frozenset(int(word) for word in words) or None
-
-
 class RunWatch(Watch, Protocol):
     """Whoever shows how a run gets on, from its beginning."""
 
@@ -494,14 +461,6 @@ def default_limits(cell_seconds: float | None = None) -> Limits:
     if cell_seconds is None:
         return limits
     return replace(limits, cell_seconds=check_seconds(cell_seconds, "--portkit-cell-seconds"))
-
-
-def _measured_devices(prepared: Prepared, cells: Sequence[PlannedCell]) -> tuple[Device, ...]:
-    """Devices that cells are to be measured on."""
-    wanted = {
-        planned.cell.target for planned in cells if planned.evidence is Evidence.MEASURED and not planned.excluded
-    }
-    return tuple(device for device in prepared.devices if device.target in wanted)
 
 
 def _known(catalog: Catalog, devices: Sequence[Device]) -> Iterator[Target]:

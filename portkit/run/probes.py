@@ -54,6 +54,13 @@ def probe_job(device: Device, target: Target) -> Job:
     return Job(Evidence.MEASURED, CaseSource("ceilings"), (), target, devices=(device,), probe=True)
 
 
+def known_probe(host: Host, device: Device, target: Target, how: str) -> DeviceProbe | None:
+    """What need not be measured, by the user's choice among :data:`PROBING`; None where it must be."""
+    if how == OFF:
+        return unprobed(device, target, "not asked for: --portkit-probe off")
+    return load_probe(host, device) if how == CACHED else None
+
+
 def load_probe(host: Host, device: Device, folder: Path | None = None) -> DeviceProbe | None:
     """What an earlier run found on the device, if it is kept, readable and not too old."""
     try:

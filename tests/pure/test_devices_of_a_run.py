@@ -17,7 +17,8 @@ from portkit.plan.cases import Introspection
 from portkit.plan.expand import Selection
 from portkit.render.table import render
 from portkit.run import benchmark
-from portkit.run.benchmark import Choices, Run, choose_devices, parse_devices, prepare
+from portkit.run.benchmark import Choices, Run, prepare
+from portkit.run.devices import choose_devices, parse_devices
 from portkit.run.interrupt import Interruptions
 from portkit.run.neighbours.use import Use
 from portkit.run.probes import OFF, keep_probe
