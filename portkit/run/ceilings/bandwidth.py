@@ -8,14 +8,14 @@ stays in it does not show; a copy counts what it reads and what it writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import torch
 import triton
 import triton.language as tl
 
 from portkit.model import Target
-from portkit.run.ceilings.fastest import best_ms
+from portkit.run.ceilings.fastest import Reached, best_ms
+from portkit.run.timing.flush import largest_cache
 
 LEAST_BYTES = 1 << 30
 """Size of a buffer, where memory allows: half a millisecond at 4 TB/s."""
@@ -31,14 +31,6 @@ MEMORY_SHARE = 8
 
 BLOCK = 4096  # elements a program copies or writes at a time
 STEPS = 8  # blocks that a reading program adds up
-
-
-@dataclass(frozen=True)
-class Reached:
-    """A ceiling, and what reached it."""
-
-    value: float
-    by: str
 
 
 def bandwidths(target: Target) -> dict[str, Callable[[], Reached]]:
@@ -60,18 +52,11 @@ def buffer_bytes(target: Target, free: int) -> int:
     Raises:
         MemoryError: that is too few for buffers that no cache holds.
     """
-    cache = _cache_bytes(target)
+    cache = largest_cache(target)
     size = min(max(LEAST_BYTES, CACHES * cache), free // MEMORY_SHARE)
     if size < FEWEST_CACHES * cache or size < 4 * BLOCK * STEPS:
         raise MemoryError(f"{free >> 20} MiB are free: too few for buffers of {FEWEST_CACHES} times the cache")
     return size // (4 * BLOCK * STEPS) * (4 * BLOCK * STEPS)
-
-
-def _cache_bytes(target: Target) -> int:
-    """The largest cache that the device or the catalogue knows of."""
-    mib = [size for size in (target.l2_mib, target.last_level_cache_mib) if size]
-    l2 = int(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0))
-    return max([l2, *(int(size * (1 << 20)) for size in mib)])
 
 
 def _best(access: str, target: Target) -> Reached:

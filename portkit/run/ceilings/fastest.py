@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
@@ -12,6 +13,14 @@ BATCH_MS = 4.0
 
 BATCHES = 5
 MOST_CALLS = 200
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A ceiling, and what reached it."""
+
+    value: float
+    by: str
 
 
 def best_ms(call: Callable[[], object]) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 import triton
 
-from portkit.run.ceilings.bandwidth import Reached
+from portkit.run.ceilings.fastest import Reached
 
 LAUNCHES = 1000
 NODES = 200

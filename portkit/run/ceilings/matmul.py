@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from portkit.run.ceilings.bandwidth import Reached
-from portkit.run.ceilings.fastest import best_ms
+from portkit.run.ceilings.fastest import Reached, best_ms
 
 SMALLEST, LARGEST = 1024, 8192
 LONG_ENOUGH_MS = 1.0

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from portkit.model import DeviceProbe, Target
-from portkit.run.ceilings.bandwidth import Reached, bandwidths
+from portkit.run.ceilings.bandwidth import bandwidths
+from portkit.run.ceilings.fastest import Reached
 from portkit.run.ceilings.launches import graph_launch_us, launch_us
 from portkit.run.ceilings.matmul import KINDS, matmul_rate
 from portkit.run.classify import describe

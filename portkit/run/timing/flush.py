@@ -42,15 +42,19 @@ def make_flush(nbytes: int) -> Flush:
 
 
 def flush_size(target: Target) -> int:
-    """Bytes that evict the last-level cache: twice the largest cache known, 256 MiB at least.
+    """Bytes that evict the last-level cache: twice the largest cache known, 256 MiB at least."""
+    largest = largest_cache(target)
+    return max(2 * largest, MIN_FLUSH_BYTES) if largest else DEFAULT_FLUSH_BYTES
 
-    The device's own L2 size and the catalogue's caches count; the device doesn't
-    tell of AMD's Infinity Cache.
+
+def largest_cache(target: Target) -> int:
+    """Bytes of the largest cache that the device or the catalogue knows; 0 where neither does.
+
+    The device doesn't tell of AMD's Infinity Cache.
     """
     mib = [size for size in (target.l2_mib, target.last_level_cache_mib) if size]
     l2 = int(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0))
-    largest = max([l2, *(int(size * (1 << 20)) for size in mib)])
-    return max(2 * largest, MIN_FLUSH_BYTES) if largest else DEFAULT_FLUSH_BYTES
+    return max([l2, *(int(size * (1 << 20)) for size in mib)])
 
 
 # --------------------------------------------------------------------------
