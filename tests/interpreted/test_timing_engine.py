@@ -1,0 +1,172 @@
+"""The order in which the engine takes its clocks and modes, on a stand-in of the device."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from portkit.model import DeviceState
+from portkit.run.timing import engine, events, modes
+from portkit.run.timing.engine import Options, measure
+from portkit.run.timing.events import MOST_FLUSH_READS, Sample, covering
+from portkit.run.timing.flush import Flush
+from portkit.run.timing.summary import summarize
+from portkit.run.timing.trace import Traced, TraceError
+
+
+class Monitor:
+    """A device whose clock rises, then rests."""
+
+    def __init__(self, clocks=(1980,), nulls=None):
+        self.clocks = itertools.chain(clocks, itertools.repeat(clocks[-1]))
+        self.nulls = nulls or {}
+
+    def read(self):
+        return None if self.nulls else DeviceState(sm_clock_mhz=next(self.clocks))
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """What was enqueued, by name: ``flush``, calls, and the kinds of rounds."""
+    done = []
+
+    def sampled(functions, prepare, rounds):
+        done.extend(["events"] * rounds)
+        return [{name: Sample(1.0, name == "slow") for name in functions} for _ in range(rounds)]
+
+    def traced(functions, before, rounds):
+        done.extend(["trace"] * rounds)
+        return [{name: Traced(0.5, 2) for name in functions} for _ in range(rounds)]
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(engine, "make_flush", lambda nbytes: Flush(torch.ones(nbytes // 4)))
+    monkeypatch.setattr(engine, "covering", lambda flush, functions: flush)
+    monkeypatch.setattr(engine, "sample_rounds", sampled)
+    monkeypatch.setattr(engine, "trace_rounds", traced)
+    monkeypatch.setattr(engine, "WARMUP_SECONDS", 0.0)
+    return done
+
+
+def functions(*names):
+    return {name: lambda: None for name in names}
+
+
+def test_both_clocks_are_taken_apart_and_modes_are_not(device):
+    samples = measure(functions("fused", "slow"), Options(1024), Monitor())
+    assert device == ["events"] * 50 + ["trace"] * 50
+    assert set(samples.milliseconds) == {"events", "trace"}
+    assert samples.late == {"fused": 0, "slow": 50}
+    assert samples.kernels["fused"] == (2,) * 50
+    assert (samples.settled, samples.flush_bytes, samples.warmup) == (True, 1024, 3)
+
+
+def test_modes_that_were_asked_for_follow(device, monkeypatch):
+    monkeypatch.setattr(engine, "warm", lambda functions: lambda call: call())
+    monkeypatch.setattr(engine, "captured", lambda functions: ({"slow": lambda: None}, {"fused": "it waits"}))
+    samples = measure(functions("fused", "slow"), Options(1024, ("warm", "graph")), Monitor())
+    assert list(samples.milliseconds) == ["events", "trace", "warm", "graph"]
+    assert list(samples.milliseconds["graph"]) == ["slow"]
+    assert samples.nulls == {"timing.fused.graph": "it waits"}
+
+
+def test_without_a_trace_events_stand_and_the_reason_is_kept(device, monkeypatch):
+    def refuses(functions, before, rounds):
+        raise TraceError("the device trace is empty")
+
+    monkeypatch.setattr(engine, "trace_rounds", refuses)
+    timing, nulls = summarize(measure(functions("fused", "eager"), Options(1024), Monitor()))
+    assert timing.fused.trace is None
+    assert timing.speedup_kernel == {}
+    assert timing.speedup["eager"].value == 1.0
+    assert nulls == {"timing.trace": "the device trace is empty"}
+
+
+def test_warm_up_goes_on_until_the_clock_rests(device):
+    # Read once before, once when the warm-up begins, then after each of its parts.
+    samples = measure(functions("fused"), Options(1024), Monitor((345, 345, 1200, 1980, 1985)))
+    assert samples.warmup == 3 * 3
+    assert samples.states[0].sm_clock_mhz == 345
+    assert samples.states[-1].sm_clock_mhz == 1985
+
+
+def test_a_clock_that_never_rests_ends_with_the_time(device, monkeypatch):
+    monkeypatch.setattr(engine, "MOST_WARMUP_SECONDS", 0.0)
+    samples = measure(functions("fused"), Options(1024), Monitor((345, 345, 1200, 1980, 300)))
+    assert samples.warmup == 3
+
+
+def test_an_unread_device_is_timed_all_the_same(device):
+    timing, nulls = summarize(measure(functions("fused"), Options(1024), Monitor(nulls={"timing.states": "no NVML"})))
+    assert (timing.states, timing.throttled) == ({}, ())
+    assert nulls == {"timing.states": "no NVML"}
+
+
+# --------------------------------------------------------------------------
+# Enough work ahead
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """Sets what enqueueing takes: ``read`` ms of a read, ``call`` ms of a call; a read takes the device 0.07 ms."""
+
+    def takes(*, read, call, late_below=0):
+        def enqueue_ms(functions, before):
+            return read if "read" in functions else call
+
+        def sampled(functions, prepare, rounds):
+            reads.clear()
+            prepare(None)
+            return [{name: Sample(0.07, len(reads) < late_below) for name in functions} for _ in range(rounds)]
+
+        reads = []
+        monkeypatch.setattr(torch, "amax", reads.append)
+        monkeypatch.setattr(events, "enqueue_ms", enqueue_ms)
+        monkeypatch.setattr(events, "sample_rounds", sampled)
+        return covering(Flush(torch.ones(4)), functions("fused"))
+
+    return takes
+
+
+@pytest.mark.parametrize(
+    ("read", "call", "reads"),
+    [
+        (0.02, 0.01, 2),  # the fewest
+        (0.02, 0.1, 4),  # 2 × 0.1 ÷ (0.07 - 0.02)
+        (0.02, 0.5, 20),
+        (0.02, 50.0, MOST_FLUSH_READS),
+        (0.08, 0.1, MOST_FLUSH_READS),  # the host can't even keep up with reads
+    ],
+)
+def test_reads_cover_twice_the_slowest_call(host, read, call, reads):
+    assert host(read=read, call=call).reads == reads
+
+
+def test_reads_double_while_samples_are_late(host):
+    assert host(read=0.02, call=0.1, late_below=10).reads == 16
+    assert host(read=0.02, call=0.1, late_below=1000).reads == MOST_FLUSH_READS
+
+
+def test_one_pause_of_the_host_does_not_count(monkeypatch):
+    ticks = itertools.chain.from_iterable((0.0, 0.001 if i != 3 else 5.0) for i in itertools.count())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(events.time, "perf_counter", lambda: next(ticks))
+    assert events.enqueue_ms(functions("fused"), lambda: None) == pytest.approx(1.0)
+
+
+def test_a_function_that_no_graph_can_hold_is_told_apart(monkeypatch):
+    def capture(call):
+        return call()
+
+    def waits():
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(modes, "_capture", capture)
+    graphs, nulls = modes.captured({"fused": waits, "eager": lambda: print})
+    assert graphs == {"eager": print}
+    assert nulls == {
+        "fused": "its call cannot be captured in a graph: "
+        "RuntimeError: operation not permitted when stream is capturing"
+    }
