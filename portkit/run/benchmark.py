@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -51,7 +52,7 @@ from portkit.run.probes import CACHED, keep_probe, known_probe, probe_job
 from portkit.run.resume import check_resumable, is_repeated
 from portkit.run.scrub import scrub
 from portkit.run.session import Session, chains_for
-from portkit.store.journal import Journal, Report, new_run_id, utc_now
+from portkit.store.journal import Journal, Report, new_run_id, read_blob, utc_now
 from portkit.store.record import make_record
 from portkit.targets.catalog import Catalog, load_catalog
 
@@ -254,6 +255,7 @@ class Run:
             devices=self._devices,
             limits=self._limits,
             store=self.journal.store_blob,
+            load=partial(read_blob, self.journal.path),
             stop=lambda: self._interruptions.waiting,
             told=watch.counting if watch else lambda done, cells: None,
         )

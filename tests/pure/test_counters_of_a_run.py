@@ -138,6 +138,14 @@ def test_each_measured_cell_gets_its_line(start):
     assert watch.told[-1] == (3, 3)
 
 
+def test_baselines_whose_times_a_record_had_no_room_for_are_counted_too(start, monkeypatch):
+    monkeypatch.setattr("portkit.store.fit.LIMIT", 1500)
+    run = start()
+    assert all(record.timing is None for record in run.records.values())
+    run.take_counters()
+    assert all(set(each.functions) == {"fused", "eager"} for each in finish(run).counters.values())
+
+
 def test_cells_that_were_not_right_have_none(start):
     run = start(failed=("w8",))
     run.take_counters()

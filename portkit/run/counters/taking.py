@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -56,6 +56,7 @@ class Counting:
     devices: Sequence[Device]
     limits: Limits
     store: Callable[[str, bytes], str]  # name and content of a blob → its address
+    load: Callable[[str], bytes]  # address of a blob → its content
     stop: Callable[[], bool]
     told: Callable[[int, int], None]  # done, of how many
 
@@ -116,8 +117,15 @@ def _of_device(records: Mapping[int, Record], counting: Counting, told: Callable
 
 
 def _task(number: int, record: Record, counting: Counting) -> Task:
-    baselines = record.timing.baselines if record.timing else ()
-    return Task(number, record.cell, counting.sources[record.cell.case], (FUSED, *baselines))
+    return Task(number, record.cell, counting.sources[record.cell.case], (FUSED, *_timed_baselines(record, counting)))
+
+
+def _timed_baselines(record: Record, counting: Counting) -> Iterable[str]:
+    if record.timing:
+        return record.timing.baselines
+    if address := record.blobs.get("timing"):  # the record had no room for it
+        return tuple(json.loads(counting.load(address)).get("baselines", ()))
+    return ()
 
 
 def _counters(record: Record, tool: str, device: Device, figures: Figures, counting: Counting) -> Counters:
