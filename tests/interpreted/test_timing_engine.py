@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from portkit.model import DeviceState
-from portkit.run.timing import engine, events, modes
+from portkit.run.timing import engine, events, flush, modes
 from portkit.run.timing.engine import Options, measure
 from portkit.run.timing.events import MOST_FLUSH_READS, Sample, covering
 from portkit.run.timing.flush import Flush
@@ -170,3 +170,25 @@ def test_a_function_that_no_graph_can_hold_is_told_apart(monkeypatch):
         "fused": "its call cannot be captured in a graph: "
         "RuntimeError: operation not permitted when stream is capturing"
     }
+
+
+# --------------------------------------------------------------------------
+# Eviction
+
+
+@pytest.mark.parametrize(
+    ("warm", "cold", "flushed", "answer"),
+    [
+        (0.33, 0.73, 0.73, True),
+        (0.33, 0.73, 0.70, True),
+        (0.33, 0.73, 0.68, False),  # seven eighths of the way: some of it is still there
+        (0.33, 0.73, 0.33, False),
+        (0.33, 0.36, 0.36, None),  # warm and cold look alike
+    ],
+)
+def test_evicted_is_what_comes_near_to_cold(monkeypatch, warm, cold, flushed, answer):
+    times = iter([warm, cold, flushed])
+    monkeypatch.setattr(torch, "zeros", lambda *shape, **given: None)
+    monkeypatch.setattr(flush, "make_flush", lambda nbytes: None)
+    monkeypatch.setattr(flush, "_latency_ms", lambda buffer, before: next(times))
+    assert flush.evicts(lambda: None) is answer

@@ -60,8 +60,11 @@ def largest_cache(target: Target) -> int:
 # --------------------------------------------------------------------------
 # Proof
 
-PROBED_BYTES = 4 << 20
-"""Buffer of the probe: fits the last-level cache of every data-centre GPU."""
+PROBED_BYTES = 2 << 20
+"""Buffer of the probe: fits the last-level cache of every GPU that Triton serves."""
+
+COLD_BYTES = 2 << 30
+"""Flush that makes the probe's buffer cold beyond doubt: eight times the largest cache there is."""
 
 _LINES = 2048  # of the probe's buffer, read one after the other
 _REPEATS = 5
@@ -69,24 +72,22 @@ _CONTRAST = 1.2  # of cold to warm, below which the probe tells nothing
 _SHARE = 0.9  # of the way from warm to cold
 
 
-def evicts(flush: Callable[[], object], *, larger: Flush | None = None) -> bool | None:
+def evicts(flush: Callable[[], object]) -> bool | None:
     """Whether a buffer that was in the caches is no longer there after the flush.
 
     One warp reads lines all over the buffer, each address dependent on the value read
     before, so its time is the sum of their latencies. It is taken right after the buffer
-    was read (warm), after a flush four times as large as portkit's smallest (cold), and
-    after ``flush``: evicted is what comes as near to cold as nine tenths of the way.
+    was read (warm), after a flush of :data:`COLD_BYTES` (cold), and after ``flush``: evicted
+    is what comes nine tenths of the way from warm to cold.
 
     Args:
         flush: what is to be proved.
-        larger: makes the buffer cold beyond doubt; made here unless given.
 
     Returns:
         None where warm and cold cannot be told apart on this device.
     """
     buffer = torch.zeros(PROBED_BYTES // 4, dtype=torch.int32, device="cuda")
-    larger = larger or make_flush(4 * DEFAULT_FLUSH_BYTES)
-    warm, cold, flushed = (_latency_ms(buffer, each) for each in (lambda: None, larger, flush))
+    warm, cold, flushed = (_latency_ms(buffer, each) for each in (lambda: None, make_flush(COLD_BYTES), flush))
     if cold < _CONTRAST * warm:
         return None
     return flushed >= warm + _SHARE * (cold - warm)
