@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 
 import pytest
@@ -101,6 +102,17 @@ def test_an_unread_device_is_timed_all_the_same(device):
     timing, nulls = summarize(measure(functions("fused"), Options(1024), Monitor(nulls={"timing.states": "no NVML"})))
     assert (timing.states, timing.throttled) == ({}, ())
     assert nulls == {"timing.states": "no NVML"}
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_nothing_is_collected_meanwhile(device, enabled):
+    seen, before = [], gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        measure({"fused": lambda: seen.append(gc.isenabled())}, Options(1024), Monitor())
+        assert (set(seen), gc.isenabled()) == ({False}, enabled)
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 # --------------------------------------------------------------------------

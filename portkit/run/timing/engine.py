@@ -8,8 +8,10 @@ asked for; each ends by the same rule.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -58,14 +60,15 @@ def measure(functions: Functions, options: Options, monitor: Monitor) -> Samples
     """
     readings = Readings(monitor)
     flush = make_flush(options.flush_bytes)
-    warmup = _warm_up(functions, flush, monitor)
-    engine = _Engine(functions, covering(flush, functions), readings)
-    engine.events()
-    engine.trace()
-    if WARM in options.modes:
-        engine.warm()
-    if GRAPH in options.modes:
-        engine.graph()
+    with _uncollected():
+        warmup = _warm_up(functions, flush, monitor)
+        engine = _Engine(functions, covering(flush, functions), readings)
+        engine.events()
+        engine.trace()
+        if WARM in options.modes:
+            engine.warm()
+        if GRAPH in options.modes:
+            engine.graph()
     return engine.samples(warmup, monitor)
 
 
@@ -136,6 +139,18 @@ class _Engine:
     def _busy(self) -> None:
         for _ in range(_BUSY_ROUNDS):
             _unsampled_round(self.functions, self.flush)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection: with a compiler loaded, one stops the host for a tenth of a second."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _warm_up(functions: Functions, flush: Flush, monitor: Monitor) -> int:
