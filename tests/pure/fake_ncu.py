@@ -6,7 +6,9 @@ Run as ``ncu``; the environment variable FAKE_NCU says what goes wrong, as JSON:
     says      lines of its own before the table, such as an error
     rows      whether there is a table (true)
     cut       characters taken off the table's end
-    tasks     number of a task → hang, die (the program), crash (ncu itself, once), fail, unusable, silent, partial
+    crashes   whether it crashes before it writes its table
+    tasks     number of a task → hang, die (the program), crash (ncu itself), fail, gone (and the device is),
+              unusable (afterwards), silent, partial
 """
 
 import csv
@@ -92,6 +94,8 @@ def main():
     step("started", text=str(program.pid))
     code, kernels = play(folder, wrong.get("tasks", {}), step, program)
     program.kill()
+    if wrong.get("crashes"):
+        os.kill(os.getpid(), signal.SIGSEGV)
     if code:
         write(log, f"==ERROR== The application returned an error code ({code}).\n")
     if wrong.get("rows", True):
@@ -108,15 +112,8 @@ def play(folder, wrong, step, program):
         number, what = task["number"], wrong.get(str(task["number"]))
         step("begun", number)
         step("stage", number, text="run")
-        if what == "hang":
-            program.wait()
-            return 9, kernels
-        if what == "die":
-            return 134, kernels
-        if what == "crash":
-            time.sleep(0.3)  # the steps are heard
-            program.kill()
-            os.kill(os.getpid(), signal.SIGSEGV)
+        if code := end_early(number, what, step, program):
+            return code, kernels
         for position, function in enumerate(task["functions"]):
             if what == "fail" and function != "fused":
                 step("failed", number, function, "out of device memory under the profiler")
@@ -130,6 +127,22 @@ def play(folder, wrong, step, program):
         if what == "unusable":
             return 1, kernels
     return 0, kernels
+
+
+def end_early(number, what, step, program):
+    """Exit code of a program that ends before it has called a function of the task."""
+    if what == "hang":
+        program.wait()
+        return 9
+    if what == "gone":
+        step("failed", number, text="no CUDA GPUs are available")
+        step("ended", number)
+        return 1
+    if what == "crash":
+        time.sleep(0.3)  # the steps are heard
+        program.kill()
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return 134 if what == "die" else None
 
 
 if __name__ == "__main__":

@@ -117,6 +117,21 @@ def test_a_device_that_became_unusable_costs_nobody_else(fake):
     assert all(found[n].functions.keys() == {"fused", "eager"} for n in range(3))
 
 
+def test_a_profiler_that_crashes_at_the_end_gets_a_second_chance(fake):
+    """All is called, and no table: once more, and then it is said."""
+    found = counted(fake(crashes=True), 2)
+    assert all(
+        x.nulls == {"functions": "the profiler wrote no table: the profiler: signal SIGSEGV"} for x in found.values()
+    )
+
+
+def test_a_device_that_is_gone_is_given_up(fake):
+    """Each process fails its first task and ends."""
+    found = counted(fake(tasks={str(n): "gone" for n in range(9)}), 9)
+    assert [found[n].nulls["functions"] for n in range(3)] == ["no CUDA GPUs are available"] * 3
+    assert all(found[n].nulls["functions"].startswith("nothing was counted: ") for n in range(3, 9))
+
+
 def test_a_function_that_fails_costs_itself(fake):
     found = counted(fake(tasks={"0": "fail"}), 2)
     assert set(found[0].functions) == {"fused"}

@@ -26,6 +26,7 @@ MOST_TASKS: Final = 100
 """Tasks of one run of the profiler: what a death of the profiler itself costs at most, twice its start."""
 
 _MOST_ATTEMPTS = 2
+_MOST_FRUITLESS = 3  # runs in a row in which no call was made: the device is gone, say
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def count_tasks(
     """
     left = {task.number: task for task in tasks}
     attempts: Counter[int] = Counter()
+    fruitless = 0  # runs in a row
     while left and not stop():
         now = tuple(islice(left.values(), MOST_TASKS))
         before = len(tasks) - len(left)
@@ -77,11 +79,21 @@ def count_tasks(
         attempts.update(ran.progress.ended)
         stopped = stop()
         known = dict(_settled(now, ran, profiler, attempts, stopped=stopped))
-        if not stopped and (ran.trouble or not known):
-            why = str(ran.trouble or f"nothing was counted: {ran.ending}")
+        fruitless = 0 if ran.progress.counted else fruitless + 1
+        if not stopped and (why := _hopeless(ran, fruitless)):
             known |= {number: Figures(nulls={FUNCTIONS: why}) for number in left if number not in known}
         for number, figures in known.items():
             yield left.pop(number), figures
+
+
+def _hopeless(ran: Ran, fruitless: int) -> str | None:
+    """Why no further run of the profiler would count anything."""
+    if ran.trouble:
+        return str(ran.trouble)
+    came_to_a_task = ran.progress.ended or ran.progress.task is not None
+    if came_to_a_task and fruitless < _MOST_FRUITLESS:
+        return None
+    return f"nothing was counted: {ran.ending}"
 
 
 def _settled(
