@@ -15,7 +15,17 @@ from torch.nn import functional
 
 from portkit.baselines.library import TORCH, LibraryCall
 
-__all__ = ["add_rms_norm", "attention", "compiled", "linear_gelu", "softmax", "sum_abs"]
+__all__ = [
+    "add_rms_norm",
+    "attention",
+    "compiled",
+    "cross_entropy",
+    "layer_norm",
+    "linear_gelu",
+    "rms_norm",
+    "softmax",
+    "sum_abs",
+]
 
 
 @TORCH.call()
@@ -29,6 +39,24 @@ def sum_abs(x: torch.Tensor) -> torch.Tensor:
     """Sum of |x| in float32: the 1-norm of the flattened tensor, one operator."""
     norm: torch.Tensor = torch.linalg.vector_norm(x, ord=1, dtype=torch.float32)
     return norm
+
+
+@TORCH.call()
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+    """RMS norm over the last dimension, one operator."""
+    return functional.rms_norm(x, weight.shape, weight, eps)
+
+
+@TORCH.call()
+def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+    """Layer norm over the last dimension, one operator."""
+    return functional.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+@TORCH.call()
+def cross_entropy(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Mean over rows of the cross-entropy of logits (rows, classes) with a class in each row, one operator."""
+    return functional.cross_entropy(logits, target)
 
 
 @TORCH.call()

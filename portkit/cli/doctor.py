@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from portkit.baselines import KNOWN, Library
 from portkit.errors import HostError
 from portkit.run.counters.ncu import NO_PERMISSION, effective_capabilities, open_ncu, restricted
 
@@ -94,6 +95,7 @@ def examine(facts: Facts) -> Iterator[Check]:
     yield _c_compiler()
     yield from _triton_tools()
     yield from _profilers(facts)
+    yield from map(_baseline_library, KNOWN)
 
 
 def evidence(facts: Facts) -> tuple[str, ...]:
@@ -264,6 +266,14 @@ def _counter_permission(params: str, capabilities: int) -> Check:
 def _capabilities(root: Path) -> int:
     status = root / "proc/self/status"
     return effective_capabilities(status.read_text().splitlines()) if status.is_file() else 0
+
+
+def _baseline_library(library: Library) -> Check:
+    name = f"baseline {library.distribution}"
+    if not library.installed:
+        remedy = f"pip install {library.distribution}; cases that name it have backend_missing for it"
+        return Check(name, GAP, "not installed: no speedup over it", remedy)
+    return Check(name, OK, library.version or "installed, version unknown")
 
 
 def _version_line(path: str) -> str:

@@ -39,6 +39,7 @@ from portkit.run.timing.engine import Options, measure
 from portkit.run.timing.flush import flush_size
 from portkit.run.timing.samples import FUSED
 from portkit.run.timing.summary import summarize
+from portkit.run.tree import map_tensors
 from portkit.run.verify import worst_outcome
 
 Sanitize = Callable[[Cell, Shape], Sanitized]
@@ -177,7 +178,9 @@ def _timed(judged: CellResult, case: KernelCase, done: Evaluation, tried: Tried,
 def _fused(case: KernelCase, cell: Cell, done: Evaluation) -> Callable[[], object]:
     """What one sample times of the fused function."""
     params = case.variants[cell.variant]
-    return timed_call(lambda **given: case.fused(**given, **params), case, cell, done.inputs, done.upstream)
+    own = {name: map_tensors(torch.Tensor.clone, done.inputs[name]) for name in case.in_place}
+    inputs = {**done.inputs, **own}
+    return timed_call(lambda **given: case.fused(**given, **params), case, cell, inputs, done.upstream)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from portkit.baselines import Library
 from portkit.cli import doctor
 from portkit.cli.doctor import Facts, examine
 from portkit.run import host as probe
@@ -104,6 +105,16 @@ def test_ncu_and_its_version(tmp_path, monkeypatch, version, state, found):
     check = checks(tmp_path)["ncu"]
     assert (check.state, check.found) == (state, found)
     assert bool(check.remedy) == (state == "gap")
+
+
+def test_baseline_libraries_are_named_with_their_versions(tmp_path, monkeypatch):
+    there, missing = Library("pytest", "pytest"), Library("no-such-library", "no_such_library")
+    monkeypatch.setattr(doctor, "KNOWN", (there, missing))
+    found = checks(tmp_path)
+    assert (found["baseline pytest"].state, found["baseline pytest"].found) == (doctor.OK, pytest.__version__)
+    gap = found["baseline no-such-library"]
+    assert (gap.state, gap.found) == (doctor.GAP, "not installed: no speedup over it")
+    assert gap.remedy.startswith("pip install no-such-library")
 
 
 def test_every_gap_has_a_remedy(tmp_path, monkeypatch):
