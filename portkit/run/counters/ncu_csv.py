@@ -40,7 +40,8 @@ _ABOUT_THE_ROW: Final = frozenset({"ID", "Process ID", "Process Name", "Host Nam
 
 _LONG: Final = ("Metric Name", "Metric Unit", "Metric Value")
 _NO_VALUE: Final = frozenset({"", "n/a", "nan", "inf", "-inf"})
-_ABOUT_THE_DEVICE: Final = ("device__", "nvlink__", "numa__", "c2clink__", "pcie__")
+_LEFT_OUT: Final = re.compile(r"^(device|nvlink|numa|c2clink|pcie)__|\.(min|max)(\.|$)|\.avg$")
+"""Metrics of the device, and those that ncu adds to each that is asked for."""
 _RANGES: Final = ":Push/Pop_Range:"  # in the name of the column that has them
 _RANGE = re.compile(r":(\d+\.\d+):")
 
@@ -94,7 +95,7 @@ def _kernel(fields: Mapping[str, str], metrics: Mapping[str, float | str | None]
     name = about.pop("Kernel Name", "")
     for column in (*_LONG, "Section Name"):
         about.pop(column, None)
-    known = {n: v for n, v in metrics.items() if v is not None and not n.startswith(_ABOUT_THE_DEVICE)}
+    known = {n: v for n, v in metrics.items() if v is not None and not _LEFT_OUT.search(n)}
     return Kernel(_range(fields), name, known, {n: text for n, text in about.items() if text})
 
 
