@@ -54,6 +54,8 @@ def parse_baselines(options: Iterable[str], declared: Iterable[str]) -> tuple[st
         return None
     if names == [NONE]:
         return ()
+    if NONE in names:
+        raise HostError(f"`{NONE}` goes alone", place=OPTION, remedy="drop it, or the names beside it")
     known = tuple(dict.fromkeys((*BUILT_IN, *declared)))
     for name in names:
         if name not in known:
