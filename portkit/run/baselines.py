@@ -20,11 +20,11 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module, util
-from pathlib import Path
 from typing import Any
 
 import torch
 from platformdirs import user_cache_path
+from triton import knobs
 
 from portkit.baselines import Library, LibraryCall
 from portkit.baselines.library import TORCH
@@ -197,14 +197,16 @@ class _Trial:
         seconds = time.perf_counter() - start
         stages.enter(Stage.VERIFY)
         errors, wrong = self._judge(results)
-        before = dict(named_tensors(self.done.inputs))
-        for place, tensor in named_tensors(own):
-            self.writes[_input_of(place)] = self.writes.get(_input_of(place), False) or not same_bits(
-                tensor, before[place]
-            )
+        self._note_writes(own)
         error, limit = _nearest([(output.fused_error, output.limit) for output in errors])
         status = Status.WRONG_RESULT if wrong else Status.PASSED
         return Baseline(status, _short(wrong), error, limit, first_call_seconds=float(f"{seconds:.4g}"))
+
+    def _note_writes(self, own: Mapping[str, Any]) -> None:
+        before = dict(named_tensors(self.done.inputs))
+        for place, tensor in named_tensors(own):  # a copy of rows that lie apart has them together
+            if not same_bits(tensor.contiguous(), before[place].contiguous()):
+                self.writes[_input_of(place)] = True
 
     def _judge(self, results: Results) -> tuple[tuple[OutputError, ...], str]:
         assert self.done.run is not None
@@ -272,7 +274,7 @@ def _fresh_compiler() -> None:
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(user_cache_path("portkit") / "inductor"))
     # Inductor would put Triton's cache of this whole process into its own.
-    os.environ.setdefault("TRITON_CACHE_DIR", str(Path.home() / ".triton" / "cache"))
+    os.environ.setdefault("TRITON_CACHE_DIR", knobs.cache.dir)
     # A compiled backward pass would overwrite what its forward pass saved; a sample repeats it alone.
     functorch: Any = import_module("torch._functorch.config")
     functorch.donated_buffer = False

@@ -154,6 +154,18 @@ def test_one_in_place_works_on_inputs_of_its_own():
     assert torch.equal(found.calls["other"]()[0], torch.exp(done.inputs["x"]) * done.inputs["y"])
 
 
+def test_inputs_whose_rows_lie_apart():
+    case = replace(
+        CASE,
+        inputs=lambda make, shape, dtype: {
+            "x": make.uniform((shape[0], shape[1] + 32), dtype)[:, : shape[1]],
+            "y": make.uniform((1, shape[1]), dtype).expand(shape),
+        },
+    )
+    found, _ = tried({"other": right}, case=case)
+    assert found.found["other"].status is Status.PASSED, found.found["other"]
+
+
 def test_layout_is_prepared_once_and_outside_of_the_samples():
     prepared = []
 
