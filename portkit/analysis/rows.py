@@ -16,6 +16,7 @@ from typing import Final
 from portkit.analysis.distance import Distance, distances
 from portkit.analysis.functions import FUSED, NO_COUNTERS, FunctionRow, function_rows
 from portkit.analysis.roofline import Roofline, probe_of, roofline
+from portkit.analysis.spread import Spread, ceiling_spread, cell_spread
 from portkit.model import (
     NONFINITE_FAMILIES,
     Build,
@@ -123,6 +124,7 @@ class Comparison:
     rows: tuple[ComparisonRow, ...]
     distances: tuple[Distance, ...] = ()  # of outputs on the same inputs, from fingerprints
     probes: tuple[DeviceProbe, ...] = ()  # what devices were measured to do
+    spreads: tuple[Spread, ...] = ()  # how far devices of one SKU are apart
 
     @property
     def backward(self) -> bool:
@@ -156,6 +158,7 @@ def comparison(dataset: Dataset) -> Comparison:
         rows=tuple(rows),
         distances=distances(dataset),
         probes=dataset.probes,
+        spreads=(*ceiling_spread(dataset.probes), *cell_spread(dataset)),
     )
 
 

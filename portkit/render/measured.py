@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from portkit.analysis.functions import FUSED, FunctionRow
 from portkit.analysis.rows import Comparison, ComparisonRow
+from portkit.analysis.spread import Spread
 from portkit.model import Clock, DeviceProbe, Ratio
 from portkit.render.columns import (
     NONE,
@@ -45,8 +47,10 @@ def measured_plain(comparison: Comparison, notes: Notes) -> str:
 
 
 def device_lines(comparison: Comparison) -> list[str]:
-    """What each device was measured to do, a line a device and run."""
-    return [_device(probe) for probe in comparison.probes]
+    """What each device was measured to do, a line a device and run; then how far those of one SKU are apart."""
+    targets = dict.fromkeys(spread.target for spread in comparison.spreads)
+    apart = (_apart(name, [each for each in comparison.spreads if each.target == name]) for name in targets)
+    return [*(_device(probe) for probe in comparison.probes), *apart]
 
 
 def _lines(comparison: Comparison) -> list[_Line]:
@@ -182,6 +186,23 @@ def _columns(lines: Sequence[_Line]) -> list[Column[_Line]]:
 
 def _device(probe: DeviceProbe) -> str:
     return f"{probe.target} {probe.device_id[:8]}: " + ", ".join(_device_figures(probe))
+
+
+def _apart(target: str, spreads: Sequence[Spread]) -> str:
+    """Ceilings by name; of the cells the median and the most."""
+    figures = [
+        f"{each.figure.removesuffix('_gbs').replace('matmul_tflops.', 'matmul ')} {100 * each.relative:.1f} %"
+        for each in spreads
+        if each.cell is None
+    ]
+    cells = [100 * each.relative for each in spreads if each.cell is not None]
+    if cells:
+        figures.append(
+            f"times of the same cells ({len(cells)}) {statistics.median(cells):.1f} % in the median, "
+            f"{max(cells):.1f} % at most"
+        )
+    devices = len({device for each in spreads for device in each.values})
+    return f"{target}, {devices} devices apart: {', '.join(figures)}"
 
 
 def _device_figures(probe: DeviceProbe) -> Iterator[str]:

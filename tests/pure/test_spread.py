@@ -7,8 +7,10 @@ import dataclasses
 import pytest
 from factories import header, record, timing
 
+from portkit.analysis.rows import comparison
 from portkit.analysis.spread import ceiling_spread, cell_spread
 from portkit.model import Clock, DeviceProbe, Evidence, Timed
+from portkit.render.measured import device_lines
 from portkit.store.merge import Dataset, Row
 
 
@@ -58,3 +60,12 @@ def test_one_device_has_no_spread():
     assert cell_spread(dataset(measured("a", 1.0), measured("a", 2.0))) == ()
     assert cell_spread(dataset(record())) == ()
     assert ceiling_spread([probe("a", 1.0)]) == ()
+
+
+def test_the_table_says_how_far_devices_are_apart():
+    records = [measured("a", 1.0), measured("b", 1.1)]
+    both = [probe("a", 4040.0, matmul_tflops={"bfloat16": 1.0}), probe("b", 4000.0, matmul_tflops={"bfloat16": 1.0})]
+    shown = comparison(dataclasses.replace(dataset(*records), probes=tuple(both)))
+    line = "h200, 2 devices apart: copy 1.0 %, matmul bfloat16 0.0 %, times of the same cells (1) 9.5 % in the median, "
+    assert device_lines(shown)[-1] == line + "9.5 % at most"
+    assert len(device_lines(shown)) == 3
