@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -219,3 +220,12 @@ def test_builds_for_an_architecture_without_limits_are_not_judged():
         Stage.LIMITS,
         "no source that portkit has gives the limits of sm_150, so a build can't be judged",
     )
+
+
+def test_a_real_worker_tells_that_there_is_no_such_gpu(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("HIP_VISIBLE_DEVICES", raising=False)
+    nowhere = replace(H200S[0], index=977)
+    found = results(run(supervisor.work, chains([nowhere], cells=3)))
+    assert [each.outcome.status for each in found] == [Status.WORKER_LOST] * 6
+    assert found[0].outcome.message.startswith("GPU 977, NVIDIA H200, no longer answers: ")
