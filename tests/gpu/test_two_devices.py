@@ -33,7 +33,13 @@ def benchmark(folder, *arguments):
     command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", "-k", "measured"]
     environment = {**os.environ, "DIARY": str(folder / "diary"), "XDG_CACHE_HOME": str(folder / "cache")}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command += ["--portkit-shared-device", "--portkit-counters", "off"]  # the tests' own process may have a context
+    command += [
+        "--portkit-shared-device",
+        "--portkit-counters",
+        "off",
+        "--portkit-baselines",
+        "eager",
+    ]  # the tests' own process may have a context
     return subprocess.run(
         [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
@@ -81,7 +87,7 @@ def test_both_are_used_and_no_cell_runs_beside_another_on_its_device(folder):
 
 
 def test_a_chosen_device_is_the_only_one(folder):
-    done = benchmark(folder, "--portkit-devices", "1", "--portkit-probe", "off", "--maxfail", "1")
+    done = benchmark(folder, "--portkit-devices", "1", "--portkit-probe", "off", "-k", "measured and 1052672")
     assert done.returncode == 0, done.stdout + done.stderr
     report = report_of(folder)
     (device,) = report.header.host.devices
