@@ -33,13 +33,8 @@ def benchmark(folder, *arguments):
     command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", "-k", "measured"]
     environment = {**os.environ, "DIARY": str(folder / "diary"), "XDG_CACHE_HOME": str(folder / "cache")}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command += [
-        "--portkit-shared-device",
-        "--portkit-counters",
-        "off",
-        "--portkit-baselines",
-        "eager",
-    ]  # the tests' own process may have a context
+    command += ["--portkit-shared-device"]  # the tests' own process may have a context
+    command += ["--portkit-counters", "off", "--portkit-baselines", "eager"]
     return subprocess.run(
         [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
