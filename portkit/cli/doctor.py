@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,10 @@ from rich.text import Text
 
 from portkit.baselines import KNOWN, Library
 from portkit.errors import HostError
+from portkit.model import Device
 from portkit.run.counters.ncu import NO_PERMISSION, effective_capabilities, open_ncu, restricted
+from portkit.run.neighbours.check import look
+from portkit.run.neighbours.use import Use
 
 PYTORCH_PAGE = "https://pytorch.org/get-started/locally/"
 OLDEST_TRITON = (3, 5)
@@ -46,6 +49,7 @@ class Facts:
     host: Mapping[str, Any] | None  # portkit.model.Host as plain values; None where the probe failed
     problems: Mapping[str, str]  # torch, triton or probe → why it is not usable
     root: Path = Path("/")  # of /dev and /proc
+    uses: Mapping[str, Use] = field(default_factory=dict)  # device_id → who else is on it
 
 
 @click.command("doctor")
@@ -78,7 +82,8 @@ def gather() -> Facts:
     except (IndexError, ValueError):
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         return Facts(None, {"probe": f"ended with code {done.returncode}: {last}"})
-    return Facts(answer["host"], answer["problems"])
+    uses = look([Device(**device) for device in answer["host"]["devices"]])
+    return Facts(answer["host"], answer["problems"], uses=uses)
 
 
 def examine(facts: Facts) -> Iterator[Check]:
@@ -192,7 +197,12 @@ def _devices(facts: Facts) -> Iterator[Check]:
     for device in host["devices"]:
         memory = device["memory_bytes"] / 2**30
         found = f"{device['name']}: target {device['target']}, {device['architecture']}, {memory:.0f} GiB"
-        yield Check(f"GPU {device['index']}", OK, found)
+        use = facts.uses.get(device["device_id"])
+        if use and use.shared:
+            remedy = "wait for their end or stop them; a run that measures is refused without --portkit-shared-device"
+            yield Check(f"GPU {device['index']}", GAP, f"{found}; {use}", remedy)
+        else:
+            yield Check(f"GPU {device['index']}", OK, found)
     if not host["devices"]:
         yield _no_device(facts)
     if host["devices"] and host["driver"] is None:

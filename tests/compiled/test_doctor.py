@@ -12,6 +12,7 @@ from portkit.baselines import Library
 from portkit.cli import doctor
 from portkit.cli.doctor import Facts, examine
 from portkit.run import host as probe
+from portkit.run.neighbours.use import Use
 from portkit.targets.catalog import load_catalog
 
 HOST = {
@@ -21,7 +22,14 @@ HOST = {
     "driver": "580.1",
     "backends": ["amd", "nvidia"],
     "devices": [
-        {"name": "NVIDIA H200", "target": "h200", "architecture": "sm_90", "index": 0, "memory_bytes": 150 * 2**30}
+        {
+            "name": "NVIDIA H200",
+            "target": "h200",
+            "architecture": "sm_90",
+            "index": 0,
+            "memory_bytes": 150 * 2**30,
+            "device_id": "d0",
+        }
     ],
 }
 
@@ -42,6 +50,17 @@ def test_whole_host_has_no_blocked_line(tmp_path):
     assert found["torch"].state == doctor.OK
     assert found["GPU 0"].found == "NVIDIA H200: target h200, sm_90, 150 GiB"
     assert found["driver"].found == "580.1"
+
+
+def test_a_gpu_that_others_use_is_a_gap_with_its_remedy(tmp_path):
+    found = {each.name: each for each in examine(Facts(HOST, {}, tmp_path, {"d0": Use(2)}))}["GPU 0"]
+    assert (found.state, found.found) == (
+        doctor.GAP,
+        "NVIDIA H200: target h200, sm_90, 150 GiB; 2 other processes use it",
+    )
+    assert "--portkit-shared-device" in found.remedy
+    alone = {each.name: each for each in examine(Facts(HOST, {}, tmp_path, {"d0": Use(0)}))}["GPU 0"]
+    assert alone.state == doctor.OK
 
 
 @pytest.mark.parametrize(("node", "gpu"), [("nvidia0", "NVIDIA"), ("kfd", "AMD")])
@@ -215,7 +234,7 @@ FUTURE = Properties(name="NVIDIA X", major=99, minor=0, multi_processor_count=1,
 
 @pytest.mark.parametrize(
     ("properties", "target", "arch"),
-    [(NVIDIA, "h200", "sm_90"), (AMD, "mi300x", "gfx942"), (FUTURE, "sm990", "sm_990")],
+    [(NVIDIA, "h200", "sm_90"), (AMD, "mi300x", "gfx942"), (FUTURE, "x", "sm_990")],
 )
 def test_devices_get_their_target(properties, target, arch):
     device = probe._device(0, properties, load_catalog(), b"salt")
