@@ -99,6 +99,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         " fail without them (require) (%(default)s)",
     )
     group.addoption(
+        "--portkit-count-all",
+        action="store_true",
+        help="hardware counters of every baseline, those of compilers and libraries too (fused, eager and torch)",
+    )
+    group.addoption(
         "--portkit-wait",
         metavar="S",
         type=float,

@@ -99,6 +99,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         probing=config.getoption("portkit_probe"),
         baselines=_baselines(config),
         counters=Choice(config.getoption("portkit_counters")),
+        count_all=config.getoption("portkit_count_all"),
         limits=_limits(config),
     )
     display = make_display(config)

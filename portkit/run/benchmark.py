@@ -131,6 +131,7 @@ class Choices:
     probing: str = CACHED  # of ceilings: take over what is kept, measure anew, or off
     baselines: tuple[str, ...] | None = None  # by name; None: those of the tier
     counters: Choice = Choice.AUTO  # whether hardware counters are taken
+    count_all: bool = False  # counters of baselines of compilers and libraries, too
     limits: Limits | None = None  # of time, for the counters; None: the defaults
 
 
@@ -167,6 +168,7 @@ class Run:
         self._modes = choices.modes
         self._baselines = choices.baselines
         self._counters = choices.counters
+        self._count_all = choices.count_all
         self._limits = choices.limits or default_limits()
         self._counted: set[str] = set()  # keys of measured cells whose counters are written
         self._interruptions = interruptions
@@ -254,6 +256,7 @@ class Run:
             targets=prepared.targets,
             devices=self._devices,
             limits=self._limits,
+            everything=self._count_all,
             store=self.journal.store_blob,
             load=partial(read_blob, self.journal.path),
             stop=lambda: self._interruptions.waiting,

@@ -14,12 +14,10 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-
-import torch
 
 from portkit.errors import CaseError
 from portkit.model import Cell, CellResult, Evidence, Outcome, Shape, Stage, Status, Target
@@ -28,7 +26,6 @@ from portkit.run.baselines import DeviceLostError, Wanted
 from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
 from portkit.run.ceilings.probe import probe_device
-from portkit.run.classify import describe
 from portkit.run.interpret import interpret_cell
 from portkit.run.jobs import (
     Compiling,
@@ -46,6 +43,7 @@ from portkit.run.jobs import (
 from portkit.run.load import load_case
 from portkit.run.measure import Sanitize, measure_cell
 from portkit.run.output import mark
+from portkit.run.pinned import device_answers, device_refusal, only_device
 from portkit.run.sanitize import Sanitized, sanitize_cell
 from portkit.run.scrub import scrub
 from portkit.run.shim import install
@@ -173,28 +171,6 @@ def _sanitizer(job: Job) -> Sanitize:
         return sanitize_cell(job.source, cell, shape=shape, seed=job.seed)
 
     return lambda cell, shape: run(replace(cell, shape=shape), shape)
-
-
-def only_device(index: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that leave one device visible, counted among those that are visible now."""
-    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-    visible = next((environment[name] for name in names if environment.get(name)), None)
-    return dict.fromkeys(names, visible.split(",")[index].strip() if visible else str(index))
-
-
-def device_answers() -> bool:
-    """Whether the device still works for this process; a fault ruins its context for good."""
-    return device_refusal() is None
-
-
-def device_refusal() -> str | None:
-    """What the device says instead of adding two numbers; None where it adds them."""
-    try:
-        torch.cuda.synchronize()
-        found = torch.ones(1, device="cuda").add(1).item()
-    except Exception as error:
-        return describe(error)
-    return None if found == 2 else f"it makes {found:g} of 1 + 1"
 
 
 def _device_id(job: Job) -> str | None:

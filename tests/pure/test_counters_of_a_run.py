@@ -3,10 +3,11 @@
 import json
 import os
 import signal
+from dataclasses import replace
 
 import fake_ncu
 import pytest
-from factories import cell, host, result
+from factories import cell, host, result, timing
 
 from portkit.errors import HostError
 from portkit.model import (
@@ -39,15 +40,17 @@ VARIANTS = ("w4", "w8", "w16")
 class Answering:
     """A session that has measured all cells, on the devices in turn."""
 
-    def __init__(self, failed=()):
+    def __init__(self, failed=(), baselines=("eager",)):
         self._failed = failed
+        self._timing = timing()
+        self._timing = replace(self._timing, baselines=dict.fromkeys(baselines, self._timing.fused))
 
     def results(self, chains, watch=None, probes=()):
         cells = [(cell, job) for chain in chains for job in chain for cell in job.cells]
         for number, (each, job) in enumerate(cells):
             found = result(Evidence.MEASURED, device=job.devices[number % len(job.devices)].device_id)
             status = Status.WRONG_RESULT if each.variant in self._failed else Status.PASSED
-            yield benchmark.replace(found, cell=each, outcome=Outcome(status), seconds=0.1)
+            yield replace(found, cell=each, outcome=Outcome(status), timing=self._timing)
 
     def close(self):
         pass
@@ -93,7 +96,7 @@ def profiler(tmp_path, monkeypatch):
 def start(tmp_path, profiler):
     """Carries out a run up to its counters."""
 
-    def begin(*, devices=DEVICES[:1], watch=None, interruptions=None, failed=(), **choices):
+    def begin(*, devices=DEVICES[:1], watch=None, interruptions=None, failed=(), baselines=("eager",), **choices):
         (tmp_path / "matrix.yaml").write_text("version: 1\n")
         source = CaseSource("softmax", path=str(tmp_path / "softmax.py"))
         case = CaseDeclaration(source, (), (), (), {name: {} for name in VARIANTS}, (Direction.FORWARD,), "5" * 16)
@@ -105,7 +108,7 @@ def start(tmp_path, profiler):
             {"h200": load_catalog().get("h200")},
         )
         chosen = Choices(tmp_path / "reports", probing=OFF, **choices)
-        run = Run(prepared, planned, Answering(failed), chosen, interruptions or Interruptions(), watch)
+        run = Run(prepared, planned, Answering(failed, baselines), chosen, interruptions or Interruptions(), watch)
         for each in planned:
             run.record_of(each)
         return run
@@ -144,6 +147,19 @@ def test_baselines_whose_times_a_record_had_no_room_for_are_counted_too(start, m
     assert all(record.timing is None for record in run.records.values())
     run.take_counters()
     assert all(set(each.functions) == {"fused", "eager"} for each in finish(run).counters.values())
+
+
+def test_baselines_of_compilers_and_libraries_are_counted_when_asked_for(start):
+    names = ("eager", "torch", "compile", "liger")
+    run = start(baselines=names)
+    run.take_counters()
+    for counters in finish(run).counters.values():
+        assert set(counters.functions) == {"fused", "eager", "torch"}
+        assert set(counters.nulls) == {"compile", "liger"}
+        assert "--portkit-count-all" in counters.nulls["liger"]
+    run = start(baselines=names, count_all=True)
+    run.take_counters()
+    assert all(set(each.functions) == {"fused", *names} for each in finish(run).counters.values())
 
 
 def test_cells_that_were_not_right_have_none(start):

@@ -35,11 +35,11 @@ from portkit.run.counters import RANGE, Task
 from portkit.run.counters.orders import ORDERS, PROGRESS, Kind, Orders, Step
 from portkit.run.inputs import InputMaker
 from portkit.run.load import load_case
+from portkit.run.pinned import device_answers, only_device
 from portkit.run.reference import unfused
 from portkit.run.scrub import scrub
 from portkit.run.timing.flush import Flush, flush_size, make_flush
 from portkit.run.timing.samples import FUSED
-from portkit.run.worker import device_answers, only_device
 
 WARMUP = 3
 """Calls before the one that is counted: the first compiles and tunes."""

@@ -24,6 +24,7 @@ from portkit.model import (
     Status,
     Target,
 )
+from portkit.plan.baselines import EAGER
 from portkit.run.counters import Profiler, Task, plain
 from portkit.run.counters.counting import FUNCTIONS, Figures, Place, count_tasks
 from portkit.run.counters.ncu import open_ncu
@@ -35,6 +36,13 @@ COUNTERS_OPTION: Final = "--portkit-counters"
 
 KERNELS: Final = "kernels"
 """Name of the blob with the rows of all kernels."""
+
+CHEAP: Final = (EAGER, "torch")
+"""Baselines that need nothing loaded under the profiler but PyTorch."""
+
+EVERYTHING_OPTION: Final = "--portkit-count-all"
+
+_NOT_ASKED = f"not counted by default, since it takes seconds to load its compiler or library: {EVERYTHING_OPTION}"
 
 _OPEN: Final[Mapping[Platform, Callable[[str], Profiler]]] = {Platform.CUDA: open_ncu, Platform.ROCM: open_rocprof}
 
@@ -55,6 +63,7 @@ class Counting:
     targets: Mapping[str, Target]
     devices: Sequence[Device]
     limits: Limits
+    everything: bool  # baselines of compilers and libraries, too
     store: Callable[[str, bytes], str]  # name and content of a blob → its address
     load: Callable[[str], bytes]  # address of a blob → its content
     stop: Callable[[], bool]
@@ -117,7 +126,13 @@ def _of_device(records: Mapping[int, Record], counting: Counting, told: Callable
 
 
 def _task(number: int, record: Record, counting: Counting) -> Task:
-    return Task(number, record.cell, counting.sources[record.cell.case], (FUSED, *_timed_baselines(record, counting)))
+    baselines = [name for name in _timed_baselines(record, counting) if counting.everything or name in CHEAP]
+    return Task(number, record.cell, counting.sources[record.cell.case], (FUSED, *baselines))
+
+
+def _left_out(record: Record, counting: Counting) -> dict[str, str]:
+    names = () if counting.everything else _timed_baselines(record, counting)
+    return dict.fromkeys((name for name in names if name not in CHEAP), _NOT_ASKED)
 
 
 def _timed_baselines(record: Record, counting: Counting) -> Iterable[str]:
@@ -138,6 +153,6 @@ def _counters(record: Record, tool: str, device: Device, figures: Figures, count
         tool=tool,
         functions=figures.functions,
         device_id=device.device_id,
-        nulls=figures.nulls,
+        nulls=figures.nulls if FUNCTIONS in figures.nulls else {**figures.nulls, **_left_out(record, counting)},
         blobs=blobs,
     )
