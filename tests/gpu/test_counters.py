@@ -53,7 +53,7 @@ def found(request):
         cell_of("softmax", (4096, 4096), target, direction=Direction.BACKWARD),
     ]
     tasks = [Task(n, cell, source(cell.case), ("fused", "eager")) for n, cell in enumerate(cells)]
-    limits = replace(Limits(1), cell_seconds=15.0)
+    limits = replace(Limits(1), cell_seconds=10.0)
     known = {task.number: x for task, x in count_tasks(tasks, profiler, Place(target, 0, limits, os.getpid()))}
     if "no permission" in known[0].nulls.get(FUNCTIONS, ""):
         pytest.skip(known[0].nulls[FUNCTIONS])
@@ -87,7 +87,7 @@ def test_occupancy_is_at_most_the_theoretical(found, number):
 
 
 def test_a_hang_an_abort_and_a_fault_cost_themselves(found):
-    assert "more than its limit of 15 s" in found[1].nulls[FUNCTIONS]
+    assert "more than its limit of 10 s" in found[1].nulls[FUNCTIONS]
     assert found[3].nulls[FUNCTIONS].startswith("the profiled process did not survive the cell: ")
     assert "fused" not in found[4].functions
     assert set(found[2].functions) == {"fused", "eager"}
