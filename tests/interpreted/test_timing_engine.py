@@ -11,7 +11,7 @@ import torch
 from portkit.model import DeviceState
 from portkit.run.timing import engine, events, flush, modes
 from portkit.run.timing.engine import Options, measure
-from portkit.run.timing.events import MOST_FLUSH_READS, Sample, covering
+from portkit.run.timing.events import LEAST_HOLD_MS, MOST_HOLD_MS, Hold, Sample, held, hold_for
 from portkit.run.timing.flush import Flush
 from portkit.run.timing.summary import summarize
 from portkit.run.timing.trace import Traced, TraceError
@@ -43,7 +43,7 @@ def device(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(engine, "make_flush", lambda nbytes: Flush(torch.ones(nbytes // 4)))
-    monkeypatch.setattr(engine, "covering", lambda flush, functions: flush)
+    monkeypatch.setattr(engine, "hold_for", lambda functions, before: Hold(0.25, 1.0))
     monkeypatch.setattr(engine, "sample_rounds", sampled)
     monkeypatch.setattr(engine, "trace_rounds", traced)
     monkeypatch.setattr(engine, "WARMUP_SECONDS", 0.0)
@@ -59,12 +59,12 @@ def test_both_clocks_are_taken_apart_and_modes_are_not(device):
     assert device == ["events"] * 50 + ["trace"] * 50
     assert set(samples.milliseconds) == {"events", "trace"}
     assert samples.late == {"fused": 0, "slow": 50}
+    assert samples.hold_ms == {"events": 0.25}
     assert samples.kernels["fused"] == (2,) * 50
     assert (samples.settled, samples.flush_bytes, samples.warmup) == (True, 1024, 3)
 
 
 def test_modes_that_were_asked_for_follow(device, monkeypatch):
-    monkeypatch.setattr(engine, "warm", lambda functions: lambda call: call())
     monkeypatch.setattr(engine, "captured", lambda functions: ({"slow": lambda: None}, {"fused": "it waits"}))
     samples = measure(functions("fused", "slow"), Options(1024, ("warm", "graph")), Monitor())
     assert list(samples.milliseconds) == ["events", "trace", "warm", "graph"]
@@ -121,50 +121,49 @@ def test_nothing_is_collected_meanwhile(device, enabled):
 
 @pytest.fixture
 def host(monkeypatch):
-    """Sets what enqueueing takes: ``read`` ms of a read, ``call`` ms of a call; a read takes the device 0.07 ms."""
+    """The hold that is chosen where enqueueing takes so many ms and samples are late below a hold of so many."""
 
-    def takes(*, read, call, late_below=0):
-        def enqueue_ms(functions, before):
-            return read if "read" in functions else call
+    def chosen(*, enqueueing, late_below=0.0):
+        holds = []
 
         def sampled(functions, prepare, rounds):
-            reads.clear()
-            prepare(None)
-            return [{name: Sample(0.07, len(reads) < late_below) for name in functions} for _ in range(rounds)]
+            prepare(lambda: None)
+            late = bool(holds) and holds[-1] < late_below * 1000
+            return [{name: Sample(1.0, late) for name in functions} for _ in range(rounds)]
 
-        reads = []
-        monkeypatch.setattr(torch, "amax", reads.append)
-        monkeypatch.setattr(events, "enqueue_ms", enqueue_ms)
+        monkeypatch.setattr(torch.cuda, "_sleep", holds.append)
+        monkeypatch.setattr(events, "_CALIBRATION_CYCLES", 1000)  # and they take 1 ms
+        monkeypatch.setattr(events, "_enqueue_ms", lambda functions, before: enqueueing)
         monkeypatch.setattr(events, "sample_rounds", sampled)
-        return covering(Flush(torch.ones(4)), functions("fused"))
+        return hold_for(functions("fused"), lambda call: None)
 
-    return takes
+    return chosen
 
 
 @pytest.mark.parametrize(
-    ("read", "call", "reads"),
-    [
-        (0.02, 0.01, 2),  # the fewest
-        (0.02, 0.1, 4),  # 2 × 0.1 ÷ (0.07 - 0.02)
-        (0.02, 0.5, 20),
-        (0.02, 50.0, MOST_FLUSH_READS),
-        (0.08, 0.1, MOST_FLUSH_READS),  # the host can't even keep up with reads
-    ],
+    ("enqueueing", "milliseconds"), [(0.001, LEAST_HOLD_MS), (0.1, 0.2), (1.0, 2.0), (50.0, MOST_HOLD_MS)]
 )
-def test_reads_cover_twice_the_slowest_call(host, read, call, reads):
-    assert host(read=read, call=call).reads == reads
+def test_the_device_is_held_back_twice_as_long_as_the_host_needs(host, enqueueing, milliseconds):
+    assert host(enqueueing=enqueueing) == Hold(milliseconds, cycles_per_ms=1000)
 
 
-def test_reads_double_while_samples_are_late(host):
-    assert host(read=0.02, call=0.1, late_below=10).reads == 16
-    assert host(read=0.02, call=0.1, late_below=1000).reads == MOST_FLUSH_READS
+def test_a_hold_doubles_while_samples_are_late(host):
+    assert host(enqueueing=0.1, late_below=0.5).milliseconds == 0.8
+    assert host(enqueueing=0.1, late_below=100).milliseconds == MOST_HOLD_MS
+
+
+def test_a_hold_comes_before_what_cools_the_caches(monkeypatch):
+    done = []
+    monkeypatch.setattr(torch.cuda, "_sleep", done.append)
+    held(Hold(0.25, 1_000_000), lambda call: done.append("flush"))(lambda: None)
+    assert done == [250_000, "flush"]
 
 
 def test_one_pause_of_the_host_does_not_count(monkeypatch):
     ticks = itertools.chain.from_iterable((0.0, 0.001 if i != 3 else 5.0) for i in itertools.count())
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(events.time, "perf_counter", lambda: next(ticks))
-    assert events.enqueue_ms(functions("fused"), lambda: None) == pytest.approx(1.0)
+    assert events._enqueue_ms(functions("fused"), lambda call: None) == pytest.approx(1.0)
 
 
 def test_a_function_that_no_graph_can_hold_is_told_apart(monkeypatch):

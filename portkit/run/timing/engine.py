@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import torch
 
 from portkit.run.device_state import Monitor
-from portkit.run.timing.events import Functions, Prepare, Sample, covering, sample_rounds
+from portkit.run.timing.events import Functions, Prepare, Sample, held, hold_for, sample_rounds
 from portkit.run.timing.flush import Flush, make_flush
 from portkit.run.timing.modes import captured, warm
 from portkit.run.timing.readings import Readings
@@ -62,7 +62,7 @@ def measure(functions: Functions, options: Options, monitor: Monitor) -> Samples
     flush = make_flush(options.flush_bytes)
     with _uncollected():
         warmup = _warm_up(functions, flush, monitor)
-        engine = _Engine(functions, covering(flush, functions), readings)
+        engine = _Engine(functions, flush, readings)
         engine.events()
         engine.trace()
         if WARM in options.modes:
@@ -79,6 +79,7 @@ class _Engine:
     readings: Readings
     taken: dict[str, Series] = field(default_factory=dict)
     kernels: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    hold_ms: dict[str, float] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
     nulls: dict[str, str] = field(default_factory=dict)
     settled: bool = False
@@ -102,7 +103,7 @@ class _Engine:
         self.kernels = {name: tuple(each.kernels for each in rounds.column(name)) for name in self.functions}
 
     def warm(self) -> None:
-        self._between_events(WARM, self.functions, warm(self.functions), MODE_SECONDS)
+        self._between_events(WARM, self.functions, warm, MODE_SECONDS)
 
     def graph(self) -> None:
         graphs, refused = captured(self.functions)
@@ -116,7 +117,7 @@ class _Engine:
             milliseconds=self.taken,
             flush_bytes=self.flush.buffer.nbytes,
             warmup=warmup,
-            flush_reads=self.flush.reads,
+            hold_ms=self.hold_ms,
             settled=self.settled,
             late=self.late,
             kernels=self.kernels,
@@ -124,13 +125,16 @@ class _Engine:
             nulls={**self.nulls, **monitor.nulls},
         )
 
-    def _between_events(self, mode: str, functions: Functions, prepare: Prepare, seconds: float) -> Rounds[Sample]:
+    def _between_events(self, mode: str, functions: Functions, before: Prepare, seconds: float) -> Rounds[Sample]:
+        hold = hold_for(functions, before)
+        prepare = held(hold, before)
+
         def sample(rounds: int) -> Sequence[dict[str, Sample]]:
             self.readings.tick(self._busy)
             return sample_rounds(functions, prepare, rounds)
 
         rounds = until_settled(sample, _milliseconds, Bounds(seconds))
-        self.taken[mode] = _series(rounds)
+        self.taken[mode], self.hold_ms[mode] = _series(rounds), hold.milliseconds
         return rounds
 
     def _cold(self, _: Callable[[], object]) -> None:

@@ -17,7 +17,7 @@ import triton.language as tl
 from portkit.model import Target
 
 MIN_FLUSH_BYTES = 256 << 20
-"""Smallest flush: a smaller read is over before the host has launched the next one."""
+"""Smallest flush: twice the largest L2 there is, B200's 126 MiB."""
 
 DEFAULT_FLUSH_BYTES = 512 << 20
 """Flush where neither device nor catalogue knows a cache: twice the largest there is, MI300X's 256 MiB."""

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from portkit.run.timing.events import Call, Functions, Prepare, enqueue_ms
-
-_LAUNCHES = 4  # twice the two calls that a wait must cover
-
-_CYCLES_PER_MS = 3_000_000
-"""Of a clock faster than any GPU's, so that a wait is never too short."""
+from portkit.run.timing.events import Call, Functions
 
 
-def warm(functions: Functions) -> Prepare:
-    """Each sample right after a call of the same function, behind a wait that covers both launches."""
-    cycles = int(_LAUNCHES * enqueue_ms(functions, lambda: None) * _CYCLES_PER_MS)
-
-    def prepare(call: Call) -> None:
-        torch.cuda._sleep(cycles)  # a spinning thread: it leaves the caches as they are
-        call()
-
-    return prepare
+def warm(call: Call) -> None:
+    """What comes before a sample with warm caches: a call of the same function."""
+    call()
 
 
 def captured(functions: Functions) -> tuple[Functions, dict[str, str]]:

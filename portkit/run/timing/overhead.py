@@ -6,7 +6,7 @@ import statistics
 
 import torch
 
-from portkit.run.timing.events import covering, sample_rounds
+from portkit.run.timing.events import held, hold_for, sample_rounds
 from portkit.run.timing.flush import Flush
 from portkit.run.timing.trace import trace_rounds
 
@@ -25,7 +25,7 @@ def event_overhead_us(flush: Flush) -> float:
     source = torch.ones(_BYTES // 4, dtype=torch.float32, device="cuda")
     target = torch.empty_like(source)
     call = {"copy": lambda: torch.neg(source, out=target)}
-    flush = covering(flush, call)
-    events = [each["copy"].milliseconds for each in sample_rounds(call, lambda _: flush(), _ROUNDS)]
+    cold = held(hold_for(call, lambda _: flush()), lambda _: flush())
+    events = [each["copy"].milliseconds for each in sample_rounds(call, cold, _ROUNDS)]
     traced = [each["copy"].milliseconds for each in trace_rounds(call, flush, _ROUNDS)]
     return (statistics.median(events) - statistics.median(traced)) * 1e3

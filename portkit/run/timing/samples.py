@@ -24,8 +24,8 @@ class Samples:
     milliseconds: Mapping[str, Series]  # clock or mode → function → ms; round i of one clock is one stretch of time
     flush_bytes: int
     warmup: int  # rounds before the first sample
-    flush_reads: int = 1  # of the whole buffer, before each sample
     settled: bool = False  # whether the intervals on events were narrow enough before the time limit
+    hold_ms: Mapping[str, float] = field(default_factory=dict)  # clock or mode → how long the device was held back
     late: Mapping[str, int] = field(default_factory=dict)  # function → samples on events that may hold launch gaps
     kernels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # function → kernels of each traced call
     states: tuple[DeviceState, ...] = ()  # of the device: before, now and then during, after
@@ -38,9 +38,9 @@ class Samples:
                 "unit": "ns",
                 "order": "one sample of each function a round",
                 "flush_bytes": self.flush_bytes,
-                "flush_reads": self.flush_reads,
                 "warmup": self.warmup,
                 "settled": self.settled,
+                "hold_ms": dict(self.hold_ms),
                 "samples": {clock: _nanoseconds(series) for clock, series in self.milliseconds.items()},
                 "late": dict(self.late),
                 "kernels": {name: list(counts) for name, counts in self.kernels.items()},
@@ -57,8 +57,8 @@ class Samples:
             milliseconds={clock: _milliseconds(series) for clock, series in stored["samples"].items()},
             flush_bytes=stored["flush_bytes"],
             warmup=stored["warmup"],
-            flush_reads=stored["flush_reads"],
             settled=stored["settled"],
+            hold_ms=stored["hold_ms"],
             late=stored["late"],
             kernels={name: tuple(counts) for name, counts in stored["kernels"].items()},
             states=tuple(DeviceState(**{**each, "throttle": tuple(each["throttle"])}) for each in stored["states"]),

@@ -11,7 +11,7 @@ import torch
 from portkit.run.device_state import open_monitor
 from portkit.run.timing import engine
 from portkit.run.timing.engine import Options, measure
-from portkit.run.timing.events import covering, sample_rounds
+from portkit.run.timing.events import held, hold_for, sample_rounds
 from portkit.run.timing.flush import evicts, flush_size, make_flush
 from portkit.run.timing.overhead import event_overhead_us
 from portkit.run.timing.summary import summarize
@@ -126,10 +126,11 @@ def test_no_sample_waits_for_the_host(flush):
         time.sleep(0.0005)
         x.add_(1)
 
-    cover = covering(flush, {"fused": slow_host})
-    assert cover.reads > 1
-    rounds = sample_rounds({"fused": slow_host}, lambda _: cover(), 20)
-    assert statistics.median(one["fused"].milliseconds for one in rounds) < 0.25
+    call = {"fused": slow_host}
+    hold = hold_for(call, lambda _: flush())
+    assert hold.milliseconds > 1
+    rounds = sample_rounds(call, held(hold, lambda _: flush()), 20)
+    assert statistics.median(one["fused"].milliseconds for one in rounds) < 0.02
     assert sum(one["fused"].late for one in rounds) <= 2
 
 
@@ -175,7 +176,7 @@ def test_warm_is_faster_than_cold_and_a_graph_than_launches(target):
             torch.neg(x, out=y)
 
     timing, nulls = summarize(taken({"fused": chain, "eager": copy_of(4)}, target, modes=("warm", "graph")))
-    assert nulls == {}
+    assert set(nulls) == {"speedup_kernel.eager"}  # too short to claim one
     assert timing.baselines["eager"].warm.median_ms < timing.baselines["eager"].events.median_ms
     assert timing.fused.graph.median_ms < timing.fused.events.median_ms
 
