@@ -149,7 +149,9 @@ def test_a_function_without_kernels(fake):
     [
         (PERMISSION, "no permission to read hardware counters (ERR_NVGPUCTRPERM)", "--cap-add=SYS_ADMIN"),
         (BUSY, "another tool holds the hardware counters", "dcgmi profile --pause"),
-        ("==ERROR== Failed to open /tmp/nsight-compute-lock\n", "lock file", "set TMPDIR"),
+        ("==ERROR== Failed to open/create lock file /tmp/nsight-compute-lock.\n", "lock file", "set TMPDIR"),
+        ("==ERROR== InterprocessLockFailed\n", "lock file", "set TMPDIR"),
+        ("==ERROR== Profiling is not supported on device 0.\n", "can't profile the GPU", "--list-chips"),
         ("==ERROR== unrecognised option '--nvtx-include'\n", "ncu 2025.3.1.0 is too old", "install Nsight Compute"),
         ("==ERROR== Cuda driver is not compatible with Nsight Compute.\n", "does not fit the driver", "driver's CUDA"),
     ],

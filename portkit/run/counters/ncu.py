@@ -42,21 +42,26 @@ NO_PERMISSION: Final = Trouble(
     f" (a container: --cap-add=SYS_ADMIN), see {PERMISSION_PAGE}",
 )
 
+_LOCKED: Final = Trouble(
+    "ncu can't open its lock file, which belongs to another user",
+    "set TMPDIR to a folder of your own, or have $TMPDIR/nsight-compute-lock removed",
+)
+
 _TROUBLES: Final[Mapping[str, Trouble]] = {
     "ERR_NVGPUCTRPERM": NO_PERMISSION,
     "driver resource was unavailable": Trouble(
         "another tool holds the hardware counters (ncu: a driver resource was unavailable)",
         "stop the other profiler; DCGM lets go of them with `dcgmi profile --pause`",
     ),
-    "nsight-compute-lock": Trouble(
-        "ncu can't open its lock file, which belongs to another user",
-        "set TMPDIR to a folder of your own, or have $TMPDIR/nsight-compute-lock removed",
-    ),
+    "nsight-compute-lock": _LOCKED,
+    "InterprocessLockFailed": _LOCKED,
     "not compatible with Nsight Compute": Trouble(
         "this ncu does not fit the driver", "install the Nsight Compute of the driver's CUDA version"
     ),
-    "not supported by this version": Trouble(
-        "this ncu does not know the GPU", "install a newer Nsight Compute; for Volta, one of CUDA 12"
+    "Profiling is not supported on device": Trouble(
+        "this ncu can't profile the GPU",
+        "install the Nsight Compute of the driver's CUDA version, for Volta one of CUDA 12; `ncu --list-chips` has those"
+        " that it can",
     ),
 }
 """What ncu says → why nothing can be counted."""
