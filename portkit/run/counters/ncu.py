@@ -60,8 +60,7 @@ _TROUBLES: Final[Mapping[str, Trouble]] = {
     ),
     "Profiling is not supported on device": Trouble(
         "this ncu can't profile the GPU",
-        "install the Nsight Compute of the driver's CUDA version, for Volta one of CUDA 12; `ncu --list-chips` has those"
-        " that it can",
+        "install the Nsight Compute of the driver's CUDA version, for Volta one of CUDA 12, and see `ncu --list-chips`",
     ),
 }
 """What ncu says → why nothing can be counted."""
