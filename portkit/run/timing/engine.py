@@ -25,7 +25,7 @@ from portkit.run.timing.rounds import Bounds, Rounds, until_settled
 from portkit.run.timing.samples import EVENTS, GRAPH, TRACE, WARM, Samples, Series
 from portkit.run.timing.trace import Traced, TraceError, trace_rounds
 
-EVENT_SECONDS = 0.5
+EVENT_SECONDS = 1.0
 """Most wall clock of the rounds on events, all functions of a cell together."""
 
 TRACE_SECONDS = 0.25
