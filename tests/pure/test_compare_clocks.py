@@ -58,6 +58,12 @@ def test_a_kernel_that_was_not_traced_does_not_agree(tmp_path, kernels, counted,
     assert f"{kernels}/{counted}" in done.stdout
 
 
+def test_one_function_alone(tmp_path):
+    path = report(tmp_path, trace_us=100, profiler_us=100)
+    assert compare(path, "--function", "fused").returncode == 0
+    assert compare(path, "--function", "eager").returncode == 2
+
+
 def test_a_report_without_counters_can_not_be_compared(tmp_path):
     journal = Journal.create(tmp_path, factories.header())
     journal.finish("complete")
