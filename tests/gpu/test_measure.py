@@ -48,8 +48,8 @@ def test_case_is_right_and_timed(target, name, dtype):
     assert result.timing.speedup["eager"].value == pytest.approx(ratio, rel=1e-3)
     assert fused.kernels <= eager.kernels
     kept = Samples.from_json(result.blobs["samples"]).milliseconds
-    assert len(kept["events"]["fused"]) == len(kept["events"]["eager"]) == fused.events.samples >= 50
-    assert len(kept["trace"]["fused"]) == fused.trace.samples >= 50
+    assert len(kept["events"]["fused"]) == len(kept["events"]["eager"]) == fused.events.samples >= 10
+    assert len(kept["trace"]["fused"]) == fused.trace.samples >= 10
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "float64", "int32", "float8_e4m3fn"])

@@ -153,7 +153,7 @@ def test_functions_are_interleaved_and_all_samples_kept(target):
     functions = {"fused": call("fused", copy_of(4)), "eager": call("eager", copy_of(16))}
     samples = taken(functions, target)
     counts = [len(samples.milliseconds[clock][name]) for clock in ("events", "trace") for name in functions]
-    assert counts[0] == counts[1] >= 50 <= counts[2] == counts[3]
+    assert counts[0] == counts[1] >= 10 <= counts[2] == counts[3]
     assert samples.kernels == dict.fromkeys(functions, (1,) * counts[2])
     rounds = order[-2 * counts[2] :]
     assert rounds == ["fused", "eager"] * counts[2]

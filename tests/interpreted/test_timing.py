@@ -129,10 +129,10 @@ def sampled(values):
     return sample, asked
 
 
-def test_steady_samples_end_it_at_the_first_look():
+def test_steady_samples_end_it_as_soon_as_there_are_enough():
     sample, asked = sampled(iter([1.0] * 1000))
-    done = until_settled(sample, float, Bounds(seconds=60, least=20, step=10))
-    assert (len(done.rounds), done.settled, asked) == (20, True, [10, 10])
+    done = until_settled(sample, float, Bounds(seconds=60, fewest=10, least=30, step=15))
+    assert (len(done.rounds), done.settled, asked) == (40, True, [10, 15, 15])
 
 
 def test_it_goes_on_until_the_median_is_known_to_half_a_per_cent():
@@ -145,10 +145,10 @@ def test_it_goes_on_until_the_median_is_known_to_half_a_per_cent():
     assert done.settled
 
 
-def test_a_time_limit_ends_it_and_is_said():
-    sample, _ = sampled(iter([1.0, 2.0] * 1000))
-    done = until_settled(sample, float, Bounds(seconds=0, least=20, step=10))
-    assert (len(done.rounds), done.settled) == (20, False)
+def test_a_time_limit_ends_it_after_ten_rounds_and_is_said():
+    sample, _ = sampled(iter([1.0] * 1000))
+    done = until_settled(sample, float, Bounds(seconds=0))
+    assert (len(done.rounds), done.settled) == (10, False)  # too few to say that they are known
 
 
 def test_the_most_rounds_end_it():

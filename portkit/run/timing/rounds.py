@@ -19,8 +19,9 @@ T = TypeVar("T")
 class Bounds:
     """How long a clock is sampled."""
 
-    seconds: float  # of wall clock; the least rounds are made all the same
-    least: int = 50  # rounds
+    seconds: float  # of wall clock
+    fewest: int = 10  # rounds, made whatever time they take
+    least: int = 50  # rounds, before the medians can count as known
     most: int = 1000  # rounds
     step: int = 10  # rounds between two looks at the intervals and at the clock
 
@@ -48,15 +49,14 @@ def until_settled(
         bounds: how long at least and at most.
     """
     until = time.perf_counter() + bounds.seconds
-    taken: Rounds[T] = Rounds()
-    while len(taken.rounds) < bounds.least or (_may_go_on(taken, bounds) and time.perf_counter() < until):
+    taken = Rounds(list(sample(bounds.fewest)))
+    while not taken.settled and len(taken.rounds) < bounds.most and time.perf_counter() < until:
         taken.rounds += sample(min(bounds.step, bounds.most - len(taken.rounds)))
-        taken.settled = all(
-            relative_half_width([milliseconds(each) for each in taken.column(name)]) <= SETTLED
-            for name in taken.rounds[0]
-        )
+        taken.settled = len(taken.rounds) >= bounds.least and _is_known(taken, milliseconds)
     return taken
 
 
-def _may_go_on(taken: Rounds[T], bounds: Bounds) -> bool:
-    return not taken.settled and len(taken.rounds) < bounds.most
+def _is_known(taken: Rounds[T], milliseconds: Callable[[T], float]) -> bool:
+    return all(
+        relative_half_width([milliseconds(each) for each in taken.column(name)]) <= SETTLED for name in taken.rounds[0]
+    )
