@@ -13,7 +13,6 @@ first call: whoever watches over the process can run the cell again without it.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import traceback
@@ -23,8 +22,6 @@ from importlib import import_module, util
 from typing import Any
 
 import torch
-from platformdirs import user_cache_path
-from triton import knobs
 
 from portkit.baselines import Library, LibraryCall
 from portkit.baselines.library import TORCH
@@ -35,6 +32,7 @@ from portkit.run.calls import Results, Upstream, call, timed_call
 from portkit.run.classify import describe
 from portkit.run.evaluate import Evaluation
 from portkit.run.guards import same_bits
+from portkit.run.preload import keep_caches
 from portkit.run.reference import device_of
 from portkit.run.scrub import scrub
 from portkit.run.tree import map_tensors, named_tensors
@@ -268,13 +266,8 @@ def _short(text: str) -> str:
 
 
 def _fresh_compiler() -> None:
-    """Forget what earlier cells compiled, so that none of them counts against the limit of recompilations.
-
-    What Inductor made stays on the disk, in a folder of the user's own that outlives a clean ``/tmp``.
-    """
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(user_cache_path("portkit") / "inductor"))
-    # Inductor would put Triton's cache of this whole process into its own.
-    os.environ.setdefault("TRITON_CACHE_DIR", knobs.cache.dir)
+    """Forget what earlier cells compiled, so that none of them counts against the limit of recompilations."""
+    keep_caches()
     # A compiled backward pass would overwrite what its forward pass saved; a sample repeats it alone.
     functorch: Any = import_module("torch._functorch.config")
     functorch.donated_buffer = False

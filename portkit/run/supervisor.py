@@ -11,11 +11,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import itertools
 import multiprocessing
 import os
+import pickle
 import re
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections import deque
@@ -24,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -51,6 +55,7 @@ from portkit.run.jobs import (
 )
 from portkit.run.limits import DEVICE_SECONDS, GIB
 from portkit.run.output import Output
+from portkit.run.preload import OFF, is_wanted, load_compiler
 from portkit.run.probes import unprobed
 from portkit.run.processes import describe_exit, resident_bytes
 from portkit.run.scrub import scrub, tail
@@ -559,11 +564,29 @@ def main(arguments: list[str]) -> int:
     """Serve requests from the session at the other end of the given file descriptor."""
     parent = Connection(int(arguments[0]))
     _warm_up()
-    for request in _requests(parent.recv):
+    taken_over = [_left_over(Path(name)) for name in arguments[1:]]
+    for request in itertools.chain(taken_over, _requests(parent.recv)):
         with contextlib.suppress(EOFError, BrokenPipeError):
             parent.send(Ready())
+            if is_wanted(request.chains) and not load_compiler():
+                _start_over(arguments[0], request)
             Supervisor(parent, request).run()
     return 0
+
+
+def _start_over(parent: str, request: Request) -> NoReturn:
+    """Become a supervisor that has not loaded the compiler: CUDA would refuse every worker of this one."""
+    with tempfile.NamedTemporaryFile(prefix="portkit-request-", delete=False) as left:
+        left.write(pickle.dumps(request))
+    command = [sys.executable, "-m", "portkit.run.supervisor", parent, left.name]
+    os.execve(sys.executable, command, {**os.environ, OFF: "1"})
+
+
+def _left_over(path: Path) -> Request:
+    """The request that an earlier life of this process left."""
+    request: Request = pickle.loads(path.read_bytes())
+    path.unlink()
+    return request
 
 
 def _requests(receive: Callable[[], Any]) -> Iterator[Request]:
