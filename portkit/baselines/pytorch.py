@@ -91,9 +91,10 @@ def attention(backend: str, *, causal: bool = False) -> LibraryCall:
 
 @TORCH.call()
 def linear_gelu(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """gelu(x weightᵀ + bias), tanh form: on CUDA one product with cuBLASLt's epilogue for bias and GELU.
+    """gelu(x weightᵀ + bias), on CUDA one product with cuBLASLt's epilogue for bias and GELU.
 
-    PyTorch reaches the epilogue through ``torch._addmm_activation`` alone, which has no gradient.
+    PyTorch reaches the epilogue through ``torch._addmm_activation`` alone, which has no gradient. The
+    epilogue's GELU is the tanh form; on a CPU the same call takes the exact one.
 
     Args:
         x: (rows, in).
