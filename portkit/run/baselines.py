@@ -13,6 +13,7 @@ first call: whoever watches over the process can run the cell again without it.
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 import traceback
@@ -137,10 +138,21 @@ def _function(case: KernelCase, name: str) -> Callable[..., Any]:
     if name == EAGER:
         return case.reference
     if name == COMPILE:
-        return TORCH.call()(torch.compile(case.reference))
+        return _compiled(case)
     if name == MAX_AUTOTUNE:
-        return TORCH.call()(torch.compile(case.reference, mode=_AUTOTUNE))
+        return _compiled(case, mode=_AUTOTUNE)
     return case.baselines[name]
+
+
+def _compiled(case: KernelCase, **how: Any) -> LibraryCall:
+    """The unfused chain through ``torch.compile``, which is itself called in the first call: it may refuse."""
+
+    @functools.cache
+    def made() -> Callable[..., Any]:
+        function: Callable[..., Any] = torch.compile(case.reference, **how)
+        return function
+
+    return LibraryCall(lambda **inputs: made()(**inputs), TORCH)
 
 
 def _first_call(name: str, trial: _Trial, wanted: Wanted) -> tuple[Baseline, Callable[[], object] | None]:
@@ -171,7 +183,7 @@ class _Trial:
     cell: Cell
     done: Evaluation
     function: Callable[..., Any]
-    writes: dict[str, bool] = field(default_factory=dict)  # input → whether the first call wrote to it
+    writes: set[str] = field(default_factory=set)  # inputs that the first call wrote to
 
     @property
     def library(self) -> Library | None:
@@ -179,7 +191,7 @@ class _Trial:
 
     def of_the_unfused_chain(self) -> Baseline:
         """It has run already; where it is not finite as float64 is, it is no baseline."""
-        self.writes.update(dict.fromkeys(self.case.in_place, True))
+        self.writes.update(self.case.in_place)
         outputs = self.done.verdict.outputs
         if any(output.unfused_error is None for output in outputs):
             text = "the unfused chain is not finite where the float64 reference is"
@@ -193,7 +205,6 @@ class _Trial:
         start = time.perf_counter()
         results = settle(call(self.function, self.case, self.cell, own, self.done.upstream))
         seconds = time.perf_counter() - start
-        stages.enter(Stage.VERIFY)
         errors, wrong = self._judge(results)
         self._note_writes(own)
         error, limit = _nearest([(output.fused_error, output.limit) for output in errors])
@@ -204,7 +215,7 @@ class _Trial:
         before = dict(named_tensors(self.done.inputs))
         for place, tensor in named_tensors(own):  # a copy of rows that lie apart has them together
             if not same_bits(tensor.contiguous(), before[place].contiguous()):
-                self.writes[_input_of(place)] = True
+                self.writes.add(_input_of(place))
 
     def _judge(self, results: Results) -> tuple[tuple[OutputError, ...], str]:
         assert self.done.run is not None
@@ -212,7 +223,7 @@ class _Trial:
 
     def timed(self) -> Callable[[], object]:
         """What one sample times."""
-        inputs = {n: _copies({n: v})[n] if self.writes.get(n) else v for n, v in self.done.inputs.items()}
+        inputs = {n: _copies({n: v})[n] if n in self.writes else v for n, v in self.done.inputs.items()}
         return _sampled(self.function, self.case, self.cell, inputs, self.done.upstream)
 
 

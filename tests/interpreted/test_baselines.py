@@ -252,6 +252,17 @@ def test_compile_is_judged_and_timed(tmp_path, monkeypatch, direction):
     assert list(tmp_path.iterdir())  # its cache is where it was told to be
 
 
+def test_a_compiler_that_refuses_is_a_baseline_that_failed(monkeypatch):
+    def refuse(*arguments, **how):
+        raise RuntimeError("torch.compile is not supported on this Python")
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    done = evaluate(CASE, CELL, Runner("cpu", lambda error, stage: None), seed=0)
+    found = try_baselines(CASE, CELL, done, Wanted(("eager", "compile"))).found
+    assert (found["eager"].status, found["compile"].status) == (Status.PASSED, Status.BASELINE_FAILED)
+    assert found["compile"].message == "RuntimeError: torch.compile is not supported on this Python"
+
+
 def test_one_that_fails_when_it_is_repeated_does_not_reach_the_samples():
     calls = []
 
