@@ -171,6 +171,7 @@ class Run:
         self._count_all = choices.count_all
         self._limits = choices.limits or default_limits()
         self._counted: set[str] = set()  # keys of measured cells whose counters are written
+        self._without_counters: list[str] = []  # why, for each of them that has none
         self._interruptions = interruptions
         self._watch = watch
         self._devices = measured_devices(prepared.devices, cells)
@@ -197,9 +198,10 @@ class Run:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What disturbs the times of this run."""
+        """What disturbs the times of this run, and that counters are missing."""
         named = {device.device_id: f"GPU {device.index}, {device.name}" for device in self._devices}
-        return tuple(f"{named[key]}: {use}, so its times are disturbed" for key, use in self.uses.items() if use.shared)
+        shared = [f"{named[key]}: {use}, so its times are disturbed" for key, use in self.uses.items() if use.shared]
+        return (*shared, *([self._no_counters] if self._without_counters else []))
 
     @property
     def whole(self) -> bool:
@@ -240,14 +242,19 @@ class Run:
         """
         if self.failure or not self._all_recorded:
             return
-        missing = ""
         with self._breaking_off(), self._interruptions.held():
             for counters in take_counters(self._uncounted, self._counting()):
                 self.journal.add(counters)
                 self._counted.add(counters.cell_key)
-                missing = missing or counters.nulls.get(FUNCTIONS, "")
-        if missing and self._counters is Choice.REQUIRE:
-            raise HostError(f"cells have no hardware counters: {missing}", remedy=f"drop {COUNTERS_OPTION} require")
+                if why := counters.nulls.get(FUNCTIONS):
+                    self._without_counters.append(why)
+        if self._without_counters and self._counters is Choice.REQUIRE:
+            raise HostError(self._no_counters, remedy=f"drop {COUNTERS_OPTION} require")
+
+    @property
+    def _no_counters(self) -> str:
+        count = len(self._without_counters)
+        return f"{count} {'cell has' if count == 1 else 'cells have'} no hardware counters: {self._without_counters[0]}"
 
     def _counting(self) -> Counting:
         prepared, watch = self._prepared, self._watch

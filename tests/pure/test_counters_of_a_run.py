@@ -189,6 +189,8 @@ def test_without_a_profiler_the_reason_is_written(start, profiler):
         assert counters.functions == {}
         assert counters.tool == "Nsight Compute (ncu) is not installed"
         assert counters.nulls["functions"].endswith("put ncu on the PATH")
+    (warning,) = run.warnings
+    assert warning.startswith("3 cells have no hardware counters: Nsight Compute (ncu) is not installed; install it")
 
 
 def test_off_writes_none_and_the_run_is_whole(start):
@@ -208,7 +210,7 @@ def test_required_and_not_installed_is_refused_before_any_cell(start, profiler, 
 def test_required_and_not_permitted_fails_after_the_reason_is_written(start, profiler):
     profiler(says="==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n", rows=False)
     run = start(counters=Choice.REQUIRE)
-    with pytest.raises(HostError, match="cells have no hardware counters: no permission"):
+    with pytest.raises(HostError, match="3 cells have no hardware counters: no permission"):
         run.take_counters()
     report = finish(run)
     assert report.partial is None
