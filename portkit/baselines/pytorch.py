@@ -105,8 +105,8 @@ def linear_gelu(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> to
     return out
 
 
-def compiled(function: Callable[..., Any], **options: Any) -> LibraryCall:
-    """``torch.compile`` of a function with options of Inductor, compiled at its first call.
+def compiled(function: Callable[..., Any], *, mode: str | None = None, **options: Any) -> LibraryCall:
+    """``torch.compile`` of a function, in a mode or with options of Inductor, at its first call.
 
     ``compiled(reference, max_autotune=True, max_autotune_gemm_backends="CUTLASS,ATEN")`` lets it
     choose CUTLASS templates for products with an epilogue; these need CUTLASS's sources and
@@ -115,7 +115,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> LibraryCall:
 
     @functools.cache
     def made() -> Callable[..., Any]:
-        call: Callable[..., Any] = torch.compile(function, options=options)
+        call: Callable[..., Any] = torch.compile(function, mode=mode, options=options or None)
         return call
 
     @TORCH.call()

@@ -13,7 +13,6 @@ first call: whoever watches over the process can run the cell again without it.
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 import traceback
@@ -24,8 +23,7 @@ from typing import Any
 
 import torch
 
-from portkit.baselines import Library, LibraryCall
-from portkit.baselines.library import TORCH
+from portkit.baselines import Library, LibraryCall, pytorch
 from portkit.model import Baseline, Cell, Direction, KernelCase, OutputError, Stage, Status
 from portkit.plan.baselines import COMPILE, EAGER, MAX_AUTOTUNE
 from portkit.run import stages
@@ -138,21 +136,10 @@ def _function(case: KernelCase, name: str) -> Callable[..., Any]:
     if name == EAGER:
         return case.reference
     if name == COMPILE:
-        return _compiled(case)
+        return pytorch.compiled(case.reference)
     if name == MAX_AUTOTUNE:
-        return _compiled(case, mode=_AUTOTUNE)
+        return pytorch.compiled(case.reference, mode=_AUTOTUNE)
     return case.baselines[name]
-
-
-def _compiled(case: KernelCase, **how: Any) -> LibraryCall:
-    """The unfused chain through ``torch.compile``, which is itself called in the first call: it may refuse."""
-
-    @functools.cache
-    def made() -> Callable[..., Any]:
-        function: Callable[..., Any] = torch.compile(case.reference, **how)
-        return function
-
-    return LibraryCall(lambda **inputs: made()(**inputs), TORCH)
 
 
 def _first_call(name: str, trial: _Trial, wanted: Wanted) -> tuple[Baseline, Callable[[], object] | None]:
