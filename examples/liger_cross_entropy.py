@@ -27,6 +27,7 @@ import torch
 from liger_kernel.ops.cross_entropy import LigerCrossEntropyFunction
 
 from portkit import Direction, KernelCase, Work
+from portkit.baselines import pytorch
 from portkit.model import DTYPE_BYTES
 
 
@@ -75,4 +76,5 @@ case = KernelCase(
     variants={"default": {}},
     directions=(Direction.FORWARD, Direction.BACKWARD),
     in_place=("logits",),
+    baselines={"torch": pytorch.cross_entropy},
 )

@@ -26,6 +26,7 @@ import torch
 from liger_kernel.ops.layer_norm import LigerLayerNormFunction
 
 from portkit import Direction, KernelCase, Work
+from portkit.baselines import pytorch
 from portkit.model import DTYPE_BYTES
 
 EPS = 1e-6
@@ -76,4 +77,5 @@ case = KernelCase(
     variants={"default": {}},
     directions=(Direction.FORWARD, Direction.BACKWARD),
     interpreter_gaps=dict.fromkeys(("float32", "float16", "bfloat16"), _GAP),
+    baselines={"torch": pytorch.layer_norm},
 )

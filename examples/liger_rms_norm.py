@@ -26,6 +26,7 @@ import torch
 from liger_kernel.ops.rms_norm import LigerRMSNormFunction
 
 from portkit import KernelCase, Work
+from portkit.baselines import pytorch
 from portkit.model import DTYPE_BYTES
 
 EPS = 1e-6
@@ -73,4 +74,5 @@ case = KernelCase(
     row_inputs=("x",),
     strided_inputs=("x",),
     interpreter_gaps=dict.fromkeys(("float32", "float16", "bfloat16"), _GAP),
+    baselines={"torch": pytorch.rms_norm},
 )

@@ -28,6 +28,7 @@ import triton
 import triton.language as tl
 
 from portkit import KernelCase, Work
+from portkit.baselines import flag_gems, flashinfer, liger, pytorch
 from portkit.model import DTYPE_BYTES
 
 MAX_HIDDEN = 65536  # elements of a row that one block may hold
@@ -132,4 +133,10 @@ case = KernelCase(
     deterministic=True,
     row_inputs=("x", "residual"),
     strided_inputs=("x", "residual"),
+    baselines={
+        "torch": pytorch.add_rms_norm,
+        "liger": liger.add_rms_norm,
+        "flashinfer": flashinfer.add_rms_norm,
+        "flag_gems": flag_gems.add_rms_norm,
+    },
 )

@@ -29,6 +29,7 @@ import triton
 import triton.language as tl
 
 from portkit import KernelCase, Work
+from portkit.baselines import flag_gems, liger, pytorch
 from portkit.model import DTYPE_BYTES
 
 MAX_BLOCK = 16384  # longest row held in registers: 64 KiB in float32
@@ -125,4 +126,5 @@ case = KernelCase(
     deterministic=True,
     row_inputs=("x",),
     strided_inputs=("x",),
+    baselines={"torch": pytorch.softmax, "liger": liger.softmax, "flag_gems": flag_gems.softmax},
 )

@@ -26,6 +26,7 @@ import triton
 import triton.language as tl
 
 from portkit import KernelCase, Work
+from portkit.baselines import pytorch
 from portkit.model import DTYPE_BYTES
 
 BLOCK = 4096  # elements a program takes in one step
@@ -99,4 +100,5 @@ case = KernelCase(
     dtypes=("float32", "float16", "bfloat16"),
     variants={"w4": {"num_warps": 4}, "w8": {"num_warps": 8}, "w16": {"num_warps": 16}},
     deterministic=True,
+    baselines={"torch": pytorch.sum_abs},
 )

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the record layout, apart from the package's own version."""
 
 INTERPRETER = "interpreter"
@@ -120,6 +120,7 @@ class Stage(enum.StrEnum):
     LIMITS = "limits"
     RUN = "run"
     VERIFY = "verify"
+    BASELINE = "baseline"
     TIMING = "timing"
     DONE = "done"
 
@@ -221,6 +222,7 @@ class KernelCase:
     row_inputs: tuple[str, ...] = ()  # inputs whose first axis is that of independent rows, as every output's then is
     strided_inputs: tuple[str, ...] = ()  # inputs of two axes or more whose rows may lie apart
     family_gaps: Mapping[str, str] = field(default_factory=dict)  # input family → why it does not apply
+    baselines: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # beside eager and compile: see docs
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,7 @@ class CaseDeclaration:
     variants: Mapping[str, Mapping[str, Any]]
     directions: tuple[Direction, ...]
     source_hash: str  # of the normalised syntax tree of the case and the kernels it uses
+    baselines: tuple[str, ...] = ()  # names of those that the case declares
 
 
 # --------------------------------------------------------------------------
@@ -285,6 +288,7 @@ class Architecture:
     source: str
     doubts: tuple[str, ...] = ()  # where sources differ: each with the value used and the other
     scalar_registers_per_simd: int | None = None  # AMD before gfx90a; None = not limiting
+    sourced: bool = True  # False: no source gave the limits, the numbers above are 0 and nothing may read them
 
     @property
     def triton_backend(self) -> str:
@@ -472,6 +476,14 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """What the driver says of a kernel once it is loaded onto a device."""
+
+    registers_per_thread: int
+    blocks_per_unit: int | None  # resident at once; None where the driver can't say, as of clusters
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel launch of the fused function, built for the target."""
 
@@ -491,6 +503,7 @@ class Launch:
     trial: bool = False  # made by an autotuner to choose among configurations
     forward: bool = False  # made by the forward pass of a backward cell, whose figures leave it out
     count: int = 1  # times that one call makes it, all alike
+    loaded: Loaded | None = None  # None where no device of this host loaded it
 
 
 @dataclass(frozen=True)
@@ -628,26 +641,75 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Clock:
-    """Samples of one function on one clock."""
+    """Samples of one function on one clock in one cache mode."""
 
     median_ms: float
     low_ms: float  # 95 % interval of the median
     high_ms: float
     samples: int
+    outliers: int = 0  # samples far from the median, as run/timing says; they count like the others
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Times of one function; clocks and modes that were not taken are None.
+
+    ``events`` is what a user waits for, ``trace`` what its kernels take on the device.
+    """
+
+    events: Clock  # device events around the call, caches flushed before each
+    trace: Clock | None = None  # sum of its kernels' durations in the device trace, caches flushed before each
+    kernels: int | None = None  # kernels, copies and fills of one call, by the trace
+    warm: Clock | None = None  # device events, nothing flushed
+    graph: Clock | None = None  # device events around a replayed CUDA or HIP graph, caches flushed before each
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times faster, with its 95 % interval; None in reports of schema 1, which had none."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """What the vendor's management library says about a device at one moment; it changes nothing."""
+
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    throttle: tuple[str, ...] = ()  # reasons in force that slow kernels down, by the library's names
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Device-event time, end to end, fused and baselines interleaved."""
+    """Times of the fused function and its baselines, interleaved in one process."""
 
-    clock: str  # "events"
-    cache: str  # "flushed" or "warm"
-    flush_bytes: int
+    flush_bytes: int  # read before each sample, so that nothing of the inputs is in a cache
     warmup: int  # calls before the first sample
-    fused: Clock
-    baselines: Mapping[str, Clock]  # eager, …
-    speedup: Mapping[str, float]  # baseline → baseline median ÷ fused median
+    fused: Timed
+    baselines: Mapping[str, Timed]  # eager, torch, compile, …
+    speedup: Mapping[str, Ratio]  # baseline → its median ÷ the fused median, on events
+    speedup_kernel: Mapping[str, Ratio] = field(default_factory=dict)  # on the trace; none where either is under 5 µs
+    settled: bool | None = None  # whether all intervals on events were within 0.5 % before the time limit
+    states: Mapping[str, DeviceState] = field(default_factory=dict)  # before, during (the slowest), after
+    throttled: tuple[str, ...] = ()  # reasons in force at any time while it was timed
     samples_ref: str | None = None  # content address of all samples in the side folder
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What became of one baseline of a cell, whether or not it was timed."""
+
+    status: Status  # passed, wrong_result, baseline_failed, or backend_missing: not installed
+    message: str = ""  # cause in words; empty when it was right
+    error: float | None = None  # of the output nearest to its limit, against float64
+    limit: float | None = None
+    first_call_seconds: float | None = None  # compilation included
+    version: str | None = None  # of the library it calls
 
 
 @dataclass(frozen=True)
@@ -660,6 +722,7 @@ class CellResult:
     build: Build | None = None
     verdict: Verdict | None = None
     timing: Timing | None = None
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)  # name → what became of it
     work: Work | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)  # platform queries the host code made → answers
     nulls: Mapping[str, str] = field(default_factory=dict)  # part → why it is unknown
@@ -729,6 +792,7 @@ class Record:
     build: Build | None = None
     verdict: Verdict | None = None
     timing: Timing | None = None
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
     work: Work | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)
     nulls: Mapping[str, str] = field(default_factory=dict)
@@ -736,6 +800,66 @@ class Record:
     device_id: str | None = None
     blobs: Mapping[str, str] = field(default_factory=dict)  # name → content address in the side folder
     schema: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What hardware counters say about one call of a function.
+
+    Sums are over its kernels. Occupancy and what follows are of the kernel that took longest.
+    """
+
+    kernels: int
+    duration_ms: float | None  # on the profiler's clock: not to be mixed with events or trace
+    dram_read_bytes: int | None
+    dram_write_bytes: int | None
+    local_bytes: int | None  # local-memory traffic: spills and arrays of a thread
+    kernel: str  # name of the one that took longest
+    occupancy_achieved_pct: float | None  # of the cycles in which a unit had work
+    occupancy_achieved_elapsed_pct: float | None  # of all cycles: the like-for-like figure between vendors
+    occupancy_theoretical_pct: float | None
+    occupancy_limiter: str | None
+    registers_per_thread: int | None
+    shared_bytes_per_block: int | None
+    waves_per_unit: float | None  # blocks of the grid ÷ blocks resident on the whole device
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Hardware counters of one cell, taken after its record was written, in a process of the profiler.
+
+    The pair of ``cell_key`` and ``evidence`` names the record of the same run.
+    """
+
+    run_id: str
+    cell_key: str
+    evidence: Evidence
+    tool: str  # name and version of the profiler; what is missing if there is none
+    functions: Mapping[str, Counted]  # fused and the baselines; empty where nothing could be counted
+    device_id: str | None = None
+    nulls: Mapping[str, str] = field(default_factory=dict)  # figure or function → why it is unknown, with the remedy
+    blobs: Mapping[str, str] = field(default_factory=dict)  # name → content address in the side folder
+
+
+@dataclass(frozen=True)
+class DeviceProbe:
+    """What one device of the host was measured to do, once per run or earlier on the same host and driver."""
+
+    run_id: str
+    device_id: str
+    target: str
+    measured: str  # ISO 8601, UTC; before the run's start where an earlier run's figures were taken over
+    copy_gbs: float | None = None  # GB/s, bytes read and bytes written together
+    read_gbs: float | None = None
+    write_gbs: float | None = None
+    matmul_tflops: Mapping[str, float] = field(default_factory=dict)  # dtype → dense rate reached
+    reached_by: Mapping[str, str] = field(default_factory=dict)  # figure → the operation and size that reached it
+    event_overhead_us: float | None = None  # what events add to the trace of a kernel
+    launch_us: float | None = None  # host's time to launch an empty kernel, of many in a row
+    graph_launch_us: float | None = None  # the same, each kernel a node of a replayed graph
+    evicted: bool | None = None  # whether the flush was seen to evict a buffer that fits the caches
+    other_processes: int | None = None  # that used the device when the run began
+    nulls: Mapping[str, str] = field(default_factory=dict)  # figure → why it is unknown
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from portkit.analysis.distance import Distance, distances
+from portkit.analysis.functions import FUSED, NO_COUNTERS, FunctionRow, function_rows
+from portkit.analysis.roofline import Roofline, probe_of, roofline
+from portkit.analysis.spread import Spread, ceiling_spread, cell_spread
 from portkit.model import (
     NONFINITE_FAMILIES,
     Build,
+    Counters,
+    DeviceProbe,
     Direction,
     Evidence,
     Header,
@@ -25,11 +30,13 @@ from portkit.model import (
     Platform,
     Record,
     Status,
+    Target,
     Timing,
     Verdict,
     Work,
 )
 from portkit.store.merge import Dataset, Row
+from portkit.targets.catalog import load_catalog
 
 Figures = dict[str, float | None]
 
@@ -37,6 +44,7 @@ NOT_RUN: Final = "compiled only: it was not run"
 NO_TIME: Final = "only a GPU has a time"
 NO_BINARY: Final = "interpreted: there is no binary"
 CLUSTERS: Final = "clusters of blocks (num_ctas > 1) are not modelled"
+NO_EAGER: Final = "no eager baseline was timed"
 NO_REASON: Final = "no reason was recorded"
 
 BY_EVIDENCE: Final = frozenset({NOT_RUN, NO_TIME, NO_BINARY})
@@ -74,14 +82,18 @@ class ComparisonRow:
     occupancy_pct: float | None
     occupancy_kind: str  # theoretical
     occupancy_limiter: str | None
-    median_ms: float | None
+    occupancy_achieved_pct: float | None  # of the longest kernel, of the cycles in which a unit had work
+    occupancy_achieved_elapsed_pct: float | None  # the same of all cycles: like for like between vendors
+    median_ms: float | None  # on device events, end to end
     low_ms: float | None
     high_ms: float | None
-    clock: str | None  # events
-    cache: str | None  # flushed or warm
-    speedup: float | None  # eager median ÷ fused median
+    trace_ms: float | None  # kernels alone, by the device trace
+    speedup: float | None  # eager median ÷ fused median on events
+    speedup_low: float | None
+    speedup_high: float | None
+    speedup_kernel: float | None  # the same on the trace
     fusion_bound: float | None  # bytes of the unfused chain ÷ bytes of the fused kernel
-    share_of_bound: float | None  # speedup ÷ fusion bound
+    share_of_bound: float | None  # speedup_kernel ÷ fusion bound
     error: float | None  # of the output nearest to its limit
     error_limit: float | None
     error_over_limit: float | None  # at most 1 where the cell is right
@@ -91,6 +103,11 @@ class ComparisonRow:
     run_id: str
     host_id: str
     other_runs: tuple[str, ...]  # run ids of records that this one stands before
+    device_id: str | None = None
+    throttled: tuple[str, ...] = ()  # reasons that slowed the device down while it was timed
+    settled: bool | None = None  # whether the intervals were narrow enough before the time limit
+    functions: tuple[FunctionRow, ...] = ()  # the fused one and its baselines, where it was timed
+    roofline: Roofline | None = None  # how far it is from the limits of its device
 
 
 @dataclass(frozen=True)
@@ -106,6 +123,8 @@ class Comparison:
     not_measured: tuple[Platform, ...]  # platforms of which no row was run on a GPU
     rows: tuple[ComparisonRow, ...]
     distances: tuple[Distance, ...] = ()  # of outputs on the same inputs, from fingerprints
+    probes: tuple[DeviceProbe, ...] = ()  # what devices were measured to do
+    spreads: tuple[Spread, ...] = ()  # how far devices of one SKU are apart
 
     @property
     def backward(self) -> bool:
@@ -121,7 +140,9 @@ class Comparison:
 def comparison(dataset: Dataset) -> Comparison:
     """Kernels × targets with every figure, in the table's order."""
     order = _target_order(dataset)
-    rows = sorted((comparison_row(row) for row in dataset.rows), key=lambda row: _position(row, order))
+    known = {target.name: target for target in load_catalog()}
+    made = (comparison_row(row, dataset.probes, known.get(row.record.cell.target)) for row in dataset.rows)
+    rows = sorted(made, key=lambda row: _position(row, order))
     counts: dict[Evidence, collections.Counter[Status]] = {}
     for evidence in Evidence:
         counts[evidence] = collections.Counter(row.status for row in rows if row.evidence is evidence)
@@ -136,15 +157,24 @@ def comparison(dataset: Dataset) -> Comparison:
         not_measured=tuple(platform for platform in Platform if platform not in measured),
         rows=tuple(rows),
         distances=distances(dataset),
+        probes=dataset.probes,
+        spreads=(*ceiling_spread(dataset.probes), *cell_spread(dataset)),
     )
 
 
-def comparison_row(row: Row) -> ComparisonRow:
-    """One row's figures, and for each that is None the reason."""
+def comparison_row(row: Row, probes: Iterable[DeviceProbe] = (), target: Target | None = None) -> ComparisonRow:
+    """One row's figures, and for each that is None the reason.
+
+    Args:
+        row: the merged row.
+        probes: what devices were measured to do.
+        target: the row's SKU where the catalogue has it; its datasheet is the other ceiling.
+    """
     record = row.record
     figures = {
         **_build_figures(record.build),
         **_time_figures(record.timing, record.work),
+        **_achieved_figures(row.counters),
         **_error_figures(record.verdict),
     }
     occupancy = _occupancy(record.build)
@@ -170,14 +200,17 @@ def comparison_row(row: Row) -> ComparisonRow:
         ranges=_ranges(record.build),
         occupancy_kind="theoretical",
         occupancy_limiter=occupancy.limiter if occupancy else None,
-        clock=record.timing.clock if record.timing else None,
-        cache=record.timing.cache if record.timing else None,
         nonfinite=_nonfinite(record.verdict),
-        nulls={name: _why_null(name, record) for name, value in figures.items() if value is None},
+        nulls={name: _why_null(name, row) for name, value in figures.items() if value is None},
         triton=record.triton,
         run_id=record.run_id,
         host_id=record.host_id,
         other_runs=tuple(other.run_id for other in row.other_runs),
+        device_id=record.device_id,
+        throttled=record.timing.throttled if record.timing else (),
+        settled=record.timing.settled if record.timing else None,
+        functions=function_rows(row),
+        roofline=roofline(record, probe_of(record, probes), target, row.counters),
         **figures,
     )
 
@@ -213,16 +246,37 @@ def _build_figures(build: Build | None) -> Figures:
 
 
 def _time_figures(timing: Timing | None, work: Work | None) -> Figures:
-    speedup = timing.speedup.get("eager") if timing else None
+    eager = timing.speedup.get("eager") if timing else None
+    kernel = timing.speedup_kernel.get("eager") if timing else None
     bound = work.fusion_bound if work else None
     return {
-        "median_ms": timing.fused.median_ms if timing else None,
-        "low_ms": timing.fused.low_ms if timing else None,
-        "high_ms": timing.fused.high_ms if timing else None,
-        "speedup": speedup,
+        **_fused_times(timing),
+        "speedup": eager.value if eager else None,
+        "speedup_low": eager.low if eager else None,
+        "speedup_high": eager.high if eager else None,
+        "speedup_kernel": kernel.value if kernel else None,
         "fusion_bound": bound,
-        "share_of_bound": speedup / bound if speedup is not None and bound else None,
+        "share_of_bound": kernel.value / bound if kernel and bound else None,
     }
+
+
+def _fused_times(timing: Timing | None) -> Figures:
+    events = timing.fused.events if timing else None
+    trace = timing.fused.trace if timing else None
+    return {
+        "median_ms": events.median_ms if events else None,
+        "low_ms": events.low_ms if events else None,
+        "high_ms": events.high_ms if events else None,
+        "trace_ms": trace.median_ms if trace else None,
+    }
+
+
+def _achieved_figures(counters: Counters | None) -> Figures:
+    fused = counters.functions.get(FUSED) if counters else None
+    return {name: getattr(fused, name) if fused else None for name in _ACHIEVED}
+
+
+_ACHIEVED: Final = ("occupancy_achieved_pct", "occupancy_achieved_elapsed_pct")
 
 
 def _error_figures(verdict: Verdict | None) -> Figures:
@@ -255,9 +309,13 @@ _FIGURE_PARTS: Mapping[str, tuple[str, frozenset[Evidence], str]] = {
         ("build", frozenset(Evidence) - {Evidence.INTERPRETED}, NO_BINARY),
     ),
     **dict.fromkeys(
-        ("median_ms", "low_ms", "high_ms", "speedup", "share_of_bound"),
+        (
+            *("median_ms", "low_ms", "high_ms", "trace_ms", "share_of_bound"),
+            *("speedup", "speedup_low", "speedup_high", "speedup_kernel"),
+        ),
         ("timing", frozenset({Evidence.MEASURED}), NO_TIME),
     ),
+    **dict.fromkeys(_ACHIEVED, ("counters", frozenset({Evidence.MEASURED}), NO_TIME)),
     "fusion_bound": ("work", frozenset(Evidence), ""),
     **dict.fromkeys(
         ("error", "error_limit", "error_over_limit"),
@@ -266,28 +324,46 @@ _FIGURE_PARTS: Mapping[str, tuple[str, frozenset[Evidence], str]] = {
 }
 
 
-def _why_null(figure: str, record: Record) -> str:
+def _why_null(figure: str, row: Row) -> str:
+    record = row.record
     if figure == "occupancy_pct" and _clusters(record.build):
         return CLUSTERS
     part, evidences, otherwise = _FIGURE_PARTS[figure]
     if record.evidence not in evidences:
         return otherwise
-    given = record.nulls.get(figure) or record.nulls.get(part) or record.nulls.get("nulls")
-    if given:
+    if given := _given_reason(figure, part, row):
         return given
     if part == "verdict" and record.verdict:
         return _why_no_error(record.verdict)
     if record.outcome.status.good:
-        return _why_derived_null(figure, record)
+        return _why_derived_null(figure, row)
     return record.outcome.message or record.outcome.status.value
 
 
-def _why_derived_null(figure: str, record: Record) -> str:
+def _given_reason(figure: str, part: str, row: Row) -> str | None:
+    nulls = row.record.nulls
+    if part == "counters" and row.counters:
+        told = row.counters.nulls
+        return told.get(f"{FUSED}.{figure}") or told.get(FUSED) or told.get("functions")
+    return nulls.get(figure) or nulls.get(part) or nulls.get("nulls")
+
+
+def _why_derived_null(figure: str, row: Row) -> str:
+    record = row.record
     if figure == "share_of_bound" and record.work is None:
         return record.nulls.get("work", NO_REASON)
-    if figure in ("speedup", "share_of_bound") and record.timing:
-        return "no eager baseline was timed"
-    return NO_REASON
+    if record.timing and (function := _FUNCTION_OF.get(figure)):
+        name, its_figure = function
+        return next((x.nulls.get(its_figure, NO_REASON) for x in function_rows(row) if x.name == name), NO_EAGER)
+    return NO_COUNTERS if figure in _ACHIEVED else NO_REASON
+
+
+_FUNCTION_OF: Final[Mapping[str, tuple[str, str]]] = {
+    "trace_ms": (FUSED, "trace"),
+    **dict.fromkeys(("speedup", "speedup_low", "speedup_high"), ("eager", "speedup")),
+    **dict.fromkeys(("speedup_kernel", "share_of_bound"), ("eager", "speedup_kernel")),
+}
+"""Figure of a row → the function and its figure whose reason holds for it too."""
 
 
 def _why_no_error(verdict: Verdict) -> str:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from portkit.baselines import KNOWN, Library
+from portkit.errors import HostError
+from portkit.model import Device
+from portkit.run.counters.ncu import NO_PERMISSION, effective_capabilities, open_ncu, restricted
+from portkit.run.neighbours.check import look
+from portkit.run.neighbours.use import Use
 
 PYTORCH_PAGE = "https://pytorch.org/get-started/locally/"
 OLDEST_TRITON = (3, 5)
@@ -42,6 +49,7 @@ class Facts:
     host: Mapping[str, Any] | None  # portkit.model.Host as plain values; None where the probe failed
     problems: Mapping[str, str]  # torch, triton or probe → why it is not usable
     root: Path = Path("/")  # of /dev and /proc
+    uses: Mapping[str, Use] = field(default_factory=dict)  # device_id → who else is on it
 
 
 @click.command("doctor")
@@ -74,7 +82,8 @@ def gather() -> Facts:
     except (IndexError, ValueError):
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         return Facts(None, {"probe": f"ended with code {done.returncode}: {last}"})
-    return Facts(answer["host"], answer["problems"])
+    uses = look([Device(**device) for device in answer["host"]["devices"]])
+    return Facts(answer["host"], answer["problems"], uses=uses)
 
 
 def examine(facts: Facts) -> Iterator[Check]:
@@ -91,6 +100,7 @@ def examine(facts: Facts) -> Iterator[Check]:
     yield _c_compiler()
     yield from _triton_tools()
     yield from _profilers(facts)
+    yield from map(_baseline_library, KNOWN)
 
 
 def evidence(facts: Facts) -> tuple[str, ...]:
@@ -187,7 +197,12 @@ def _devices(facts: Facts) -> Iterator[Check]:
     for device in host["devices"]:
         memory = device["memory_bytes"] / 2**30
         found = f"{device['name']}: target {device['target']}, {device['architecture']}, {memory:.0f} GiB"
-        yield Check(f"GPU {device['index']}", OK, found)
+        use = facts.uses.get(device["device_id"])
+        if use and use.shared:
+            remedy = "wait for their end or stop them; a run that measures is refused without --portkit-shared-device"
+            yield Check(f"GPU {device['index']}", GAP, f"{found}; {use}", remedy)
+        else:
+            yield Check(f"GPU {device['index']}", OK, found)
     if not host["devices"]:
         yield _no_device(facts)
     if host["devices"] and host["driver"] is None:
@@ -227,12 +242,12 @@ def _triton_tools() -> Iterator[Check]:
 
 
 def _profilers(facts: Facts) -> Iterator[Check]:
-    yield _profiler("ncu", "counters of NVIDIA GPUs", "install NVIDIA Nsight Compute")
+    yield _ncu()
     yield _profiler("compute-sanitizer", "memory and race checks of NVIDIA GPUs", "install the CUDA toolkit")
     yield _profiler("rocprofv3", "counters of AMD GPUs", "install rocprofiler-sdk of ROCm 6.4 or later")
     params = facts.root / "proc/driver/nvidia/params"
     if params.is_file():
-        yield _counter_permission(params.read_text(encoding="utf-8", errors="replace"))
+        yield _counter_permission(params.read_text(encoding="utf-8", errors="replace"), _capabilities(facts.root))
 
 
 def _profiler(name: str, gives: str, remedy: str) -> Check:
@@ -240,13 +255,35 @@ def _profiler(name: str, gives: str, remedy: str) -> Check:
     return Check(name, OK, _version_line(path)) if path else Check(name, GAP, f"not found: no {gives}", remedy)
 
 
-def _counter_permission(params: str) -> Check:
+def _ncu() -> Check:
+    try:
+        return Check("ncu", OK, open_ncu("").tool)
+    except HostError as error:
+        return Check("ncu", GAP, f"{error.message}: no counters of NVIDIA GPUs", error.remedy or "")
+
+
+def _counter_permission(params: str, capabilities: int) -> Check:
     match = re.search(r"RmProfilingAdminOnly:\s*(\d)", params)
-    if match and match[1] == "0":
+    if match is None:
+        return Check("NVIDIA counters", GAP, "permission unknown: the driver does not say", NO_PERMISSION.remedy)
+    if match[1] == "0":
         return Check("NVIDIA counters", OK, "open to every user")
-    remedy = "load the driver with NVreg_RestrictProfilingToAdminUsers=0, or run with CAP_SYS_ADMIN"
-    found = "administrators only" if match else "permission unknown: the driver does not say"
-    return Check("NVIDIA counters", GAP, found, remedy)
+    if restricted(params, capabilities):
+        return Check("NVIDIA counters", GAP, "administrators only", NO_PERMISSION.remedy)
+    return Check("NVIDIA counters", OK, "administrators only, which this process is")
+
+
+def _capabilities(root: Path) -> int:
+    status = root / "proc/self/status"
+    return effective_capabilities(status.read_text().splitlines()) if status.is_file() else 0
+
+
+def _baseline_library(library: Library) -> Check:
+    name = f"baseline {library.distribution}"
+    if not library.installed:
+        remedy = f"pip install {library.distribution}; cases that name it have backend_missing for it"
+        return Check(name, GAP, "not installed: no speedup over it", remedy)
+    return Check(name, OK, library.version or "installed, version unknown")
 
 
 def _version_line(path: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from portkit.analysis.choice import choose
 from portkit.analysis.rows import comparison
 from portkit.errors import ReportError
 from portkit.render.table import LAYOUTS, render
@@ -21,7 +22,9 @@ LAYOUT_OF_SUFFIX = {".md": "github", ".json": "json", ".txt": "plain"}
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write: .md, .json or .txt.")
 @click.option("--format", "layout", type=click.Choice(sorted(LAYOUTS)), help="Layout; by default of the file's ending.")
-def command(paths: tuple[Path, ...], output: Path | None, layout: str | None) -> None:
+@click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
+@click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
+def command(paths: tuple[Path, ...], output: Path | None, layout: str | None, kernels: str, targets: str) -> None:
     """Merge reports into one table of kernels × targets.
 
     PATHS are reports, or folders searched for *.jsonl; reports/local by default.
@@ -30,7 +33,7 @@ def command(paths: tuple[Path, ...], output: Path | None, layout: str | None) ->
     layout = layout or _layout_of(output)
     if output is not None:
         _refuse_report(output, paths)
-    merged = comparison(merge(paths or (Path("reports/local"),)))
+    merged = choose(comparison(merge(paths or (Path("reports/local"),))), _names(kernels), _names(targets))
     text = render(merged, layout)
     if output is None:
         click.echo(text, nl=False)
@@ -39,6 +42,10 @@ def command(paths: tuple[Path, ...], output: Path | None, layout: str | None) ->
     for warning in merged.warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo(f"{output}: {len(merged.rows)} rows of {len(merged.runs)} reports", err=True)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _layout_of(output: Path | None) -> str:

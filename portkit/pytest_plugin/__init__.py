@@ -59,11 +59,56 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="on NVIDIA: also run a small shape of measured cells under compute-sanitizer (memcheck, racecheck)",
     )
     group.addoption(
+        "--portkit-modes",
+        metavar="NAMES",
+        action="append",
+        default=[],
+        help="time measured cells also in these modes, a column each: warm (nothing flushed), graph (replayed)",
+    )
+    group.addoption(
+        "--portkit-devices",
+        metavar="INDICES",
+        action="append",
+        default=[],
+        help="GPUs of this host that may be used, such as 0,2 (all)",
+    )
+    group.addoption(
+        "--portkit-shared-device", action="store_true", help="measure on a GPU though other processes use it"
+    )
+    group.addoption(
+        "--portkit-probe",
+        metavar="HOW",
+        choices=("cached", "fresh", "off"),
+        default="cached",
+        help="ceilings of a GPU: taken over from a run of the last week, measured anew (fresh), or off (%(default)s)",
+    )
+    group.addoption(
+        "--portkit-baselines",
+        metavar="NAMES",
+        action="append",
+        default=[],
+        help="what speedup is taken against, comma-separated, or `none`; default: eager, compile and all that the "
+        "cases declare, in the tier full compile_max_autotune too",
+    )
+    group.addoption(
+        "--portkit-counters",
+        metavar="WHEN",
+        choices=("auto", "off", "require"),
+        default="auto",
+        help="hardware counters of measured cells: where the profiler is there and permitted (auto), never (off), or"
+        " fail without them (require) (%(default)s)",
+    )
+    group.addoption(
+        "--portkit-count-all",
+        action="store_true",
+        help="hardware counters of every baseline, those of compilers and libraries too (fused, eager and torch)",
+    )
+    group.addoption(
         "--portkit-wait",
         metavar="S",
         type=float,
         default=0.0,
-        help="seconds to wait for another run on the same device (%(default)s: refuse at once)",
+        help="seconds to wait for other runs and processes on the same device (%(default)s: refuse at once)",
     )
 
 

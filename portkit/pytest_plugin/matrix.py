@@ -16,16 +16,21 @@ from typing import Any
 import pytest
 
 from portkit.errors import PortkitError
-from portkit.model import PlannedCell, Record
+from portkit.model import Evidence, PlannedCell, Record
+from portkit.plan.baselines import parse_baselines
 from portkit.plan.expand import Selection
+from portkit.pytest_plugin import pytest_benchmark
 from portkit.pytest_plugin.display import make_display
 from portkit.run.benchmark import Choices, Prepared, Run, default_limits, prepare
+from portkit.run.counters.taking import Choice
+from portkit.run.devices import parse_devices
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Limits
 from portkit.run.limits import check_seconds, parse_memory, parse_stages
 from portkit.run.progress import LiveLine, PlainLines, summary
 from portkit.run.resume import find_report
 from portkit.run.session import Session
+from portkit.run.timing.asked import parse_modes
 from portkit.store.journal import Report, read_report
 
 RUN = pytest.StashKey[Run]()
@@ -52,6 +57,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if name := config.getoption("portkit_resume"):
             config.stash[RESUMED] = read_report(find_report(_folder(config), name))
         _wait(config)  # a wrong one is told before anything starts
+        parse_modes(config.getoption("portkit_modes"))
+        parse_devices(config.getoption("portkit_devices"))
         session = Session(_limits(config))
     config.stash[INTERRUPTIONS] = interruptions = Interruptions()
     interruptions.install()
@@ -77,7 +84,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The cells are chosen: open the report."""
     config = session.config
-    items = [item for item in session.items if isinstance(item, CellItem)]
+    items = [item for item in session.items if isinstance(item, CellItem) and not item.get_closest_marker("skip")]
     if not items or config.option.collectonly:
         return
     resumed = config.stash.get(RESUMED, None)
@@ -87,6 +94,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         same_device=config.getoption("portkit_same_device"),
         wait_seconds=_wait(config),
         sanitize=config.getoption("portkit_sanitize"),
+        modes=parse_modes(config.getoption("portkit_modes")),
+        shared_device=config.getoption("portkit_shared_device"),
+        probing=config.getoption("portkit_probe"),
+        baselines=_baselines(config),
+        counters=Choice(config.getoption("portkit_counters")),
+        count_all=config.getoption("portkit_count_all"),
+        limits=_limits(config),
     )
     display = make_display(config)
     with _usage_errors():
@@ -100,6 +114,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         )
     if display:
         config.stash[DISPLAY] = display
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
+    """After the cells come the hardware counters of those that were measured; Ctrl-C ends them as it ends cells."""
+    done = yield
+    if run := session.config.stash.get(RUN, None):
+        try:
+            run.take_counters()
+        except PortkitError as error:
+            pytest.exit(error.render(), returncode=pytest.ExitCode.TESTS_FAILED)
+    return done
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -131,7 +157,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             terminalreporter.write_line(line)
     if run.failure:
         terminalreporter.write_line(f"stopped: {run.failure.render()}", red=True)
+    for line in run.warnings:
+        terminalreporter.write_line(f"warning: {line}", yellow=True)
     terminalreporter.write_line(f"report: {path} ({len(run.records)} of {run.header.cells} cells)")
+    if told := pytest_benchmark.note(config):
+        terminalreporter.write_line(told)
     if not run.whole:
         terminalreporter.write_line(f"resume: pytest --benchmark --portkit-resume {run.header.run_id}")
     terminalreporter.write_line(f"next:   portkit merge {path}")
@@ -146,7 +176,8 @@ class MatrixFile(pytest.File):
         if resumed := self.config.stash.get(RESUMED, None):  # what is not said is as it was
             tier, names = tier or resumed.header.tier, names or resumed.header.targets
         try:
-            prepared = prepare(self.path, tier=tier, selection=Selection.parse(names))
+            devices = parse_devices(self.config.getoption("portkit_devices"))
+            prepared = prepare(self.path, tier=tier, selection=Selection.parse(names), devices=devices)
         except PortkitError as error:
             raise self.CollectError(error.render()) from None
         self.config.stash[PREPARED] = prepared
@@ -185,6 +216,9 @@ class CellItem(pytest.Item):
         super().__init__(**kwargs)
         self.planned = planned
         self.extra_keyword_matches.update(_keywords(planned))
+        self._replayed = planned.evidence is Evidence.MEASURED and pytest_benchmark.is_loaded(self.config)
+        if self._replayed:
+            pytest_benchmark.adopt(self)
 
     def runtest(self) -> None:
         """Wait for the cell's record and turn its status into pytest's."""
@@ -196,6 +230,8 @@ class CellItem(pytest.Item):
                 raise
             pytest.exit(error.render(), returncode=pytest.ExitCode.INTERRUPTED)
         self.user_properties.append(("portkit_status", record.outcome.status.value))
+        if self._replayed:
+            pytest_benchmark.replay(self, record, run.journal.path)
         _conclude(record)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
@@ -205,8 +241,8 @@ class CellItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where pytest says the item is."""
-        return self.path, None, self.name
+        """Where pytest says the item is; without a line it can't tell of a mark that skips it."""
+        return self.path, 0, self.name
 
 
 class CellFailedError(Exception):
@@ -216,6 +252,8 @@ class CellFailedError(Exception):
 def _conclude(record: Record) -> None:
     outcome = record.outcome
     text = f"{outcome.status.value} ({outcome.stage.value}): {outcome.message}".rstrip(": ")
+    if outcome.status.skipped:  # an expected gap too: nothing was attempted
+        pytest.skip(text)
     if record.expected is not None:
         if outcome.status is record.expected:
             pytest.xfail(f"{text}; expected: {record.expected_reason}")
@@ -223,8 +261,6 @@ def _conclude(record: Record) -> None:
             f"expected {record.expected.value} ({record.expected_reason}), got {text}\n"
             "  remedy: the gap has closed or changed, so mend or remove the `expect:` entry"
         )
-    if outcome.status.skipped:
-        pytest.skip(text)
     if not outcome.status.good:
         raise CellFailedError(text)
 
@@ -270,6 +306,12 @@ def _configured(config: pytest.Config) -> Path:
             f"a matrix is a .yaml or .yml file, not {path.name}\n  remedy: rename it, or name another"
         )
     return path
+
+
+def _baselines(config: pytest.Config) -> tuple[str, ...] | None:
+    cases = config.stash[PREPARED].declarations.values()
+    with _usage_errors():
+        return parse_baselines(config.getoption("portkit_baselines"), [n for case in cases for n in case.baselines])
 
 
 def _wait(config: pytest.Config) -> float:

@@ -6,18 +6,27 @@ Formats only; every figure comes from :mod:`portkit.analysis.rows`.
 from __future__ import annotations
 
 import json
+import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
-
-from tabulate import tabulate
 
 from portkit.analysis.rows import BY_EVIDENCE, Comparison, ComparisonRow
 from portkit.model import Evidence, Header, Host, Platform
+from portkit.render.columns import (
+    NONE,
+    Column,
+    Notes,
+    decimals,
+    github_table,
+    milliseconds,
+    over_limit,
+    percent,
+    plain_table,
+    whole,
+)
+from portkit.render.measured import device_lines, measured_github, measured_plain
 from portkit.store.schema import plain
-
-NONE = "–"
 
 EVIDENCE_MEANS: Final[Mapping[Evidence, str]] = {
     Evidence.MEASURED: "ran on that GPU",
@@ -41,17 +50,18 @@ def render(comparison: Comparison, layout: str) -> str:
 
 
 def _github(comparison: Comparison) -> str:
-    notes = _Notes()
+    notes = Notes()
     columns = [*_kernel_columns(comparison), *_COLUMNS]
-    body = [[_escaped(column.cell(row, notes)) for column in columns] for row in comparison.rows]
-    heads = [" ".join(column.head).strip() for column in columns]
-    table = tabulate(body, heads, tablefmt="github", colalign=_alignment(columns, body), disable_numparse=True)
+    table = github_table(columns, comparison.rows, notes)
+    measured = measured_github(comparison, notes)
     parts = [
         "# Comparison of targets",
         _bullets(_head(comparison)),
         *(["## Warnings", _bullets(comparison.warnings)] if comparison.warnings else []),
         "## Rows",
         table,
+        *(["## Measured", measured] if measured else []),
+        *(["## Devices", _bullets(devices)] if (devices := device_lines(comparison)) else []),
         *(["## NaN and Inf in the inputs", _bullets(nonfinite)] if (nonfinite := _nonfinite(comparison)) else []),
         *(["## Outputs on the same inputs", _bullets(_distances(comparison))] if comparison.distances else []),
         "## Notes",
@@ -61,13 +71,25 @@ def _github(comparison: Comparison) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def tables(comparison: Comparison) -> str:
+    """The tables alone for a terminal, without head, notes and legend; marks of notes are left out."""
+    notes = Notes()
+    parts = [plain_table(_COLUMNS, comparison.rows, _group, notes), measured_plain(comparison, notes)]
+    lines = "\n\n".join(part for part in parts if part).split("\n")
+    return "\n".join(_MARK.sub(lambda mark: " " * len(mark[0]), line).rstrip() for line in lines)
+
+
+_MARK: Final = re.compile(r" \[\d+\]")
+
+
 def _plain(comparison: Comparison) -> str:
-    notes = _Notes()
-    body = [[column.cell(row, notes) for column in _COLUMNS] for row in comparison.rows]
+    notes = Notes()
     parts = [
         _wrapped(_head(comparison)),
         _wrapped(f"warning: {text}" for text in comparison.warnings),
-        _grouped_table(body, comparison.rows) if body else "no rows",
+        plain_table(_COLUMNS, comparison.rows, _group, notes) if comparison.rows else "no rows",
+        measured_plain(comparison, notes),
+        _wrapped(device_lines(comparison)),
         _wrapped(_nonfinite(comparison)),
         _wrapped(_distances(comparison)),
         _wrapped(_legend(comparison)),
@@ -104,28 +126,8 @@ def _json(comparison: Comparison) -> str:
 LAYOUTS: Final[Mapping[str, Callable[[Comparison], str]]] = {"github": _github, "plain": _plain, "json": _json}
 
 
-class _Notes:
-    """Numbers the reasons as the table first mentions them."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def mark(self, text: str) -> str:
-        return f" [{self._numbers.setdefault(_one_line(text), len(self._numbers) + 1)}]"
-
-    def numbered(self) -> Iterable[tuple[int, str]]:
-        return ((number, text) for text, number in self._numbers.items())
-
-
-@dataclass(frozen=True)
-class _Column:
-    head: tuple[str, str, str]  # lines, with the unit
-    cell: Callable[[ComparisonRow, _Notes], str]
-    right: bool = False
-
-
-def _figure(name: str, form: Callable[[float], str], *, worst: bool = False) -> Callable[[ComparisonRow, _Notes], str]:
-    def cell(row: ComparisonRow, notes: _Notes) -> str:
+def _figure(name: str, form: Callable[[float], str], *, worst: bool = False) -> Callable[[ComparisonRow, Notes], str]:
+    def cell(row: ComparisonRow, notes: Notes) -> str:
         value = getattr(row, name)
         if value is None:
             return _absent(row, name, notes)
@@ -140,16 +142,16 @@ def _ranged(row: ComparisonRow, name: str, form: Callable[[float], str], value: 
     return low if low == high else f"{low}–{high}"
 
 
-def _registers(row: ComparisonRow, notes: _Notes) -> str:
+def _registers(row: ComparisonRow, notes: Notes) -> str:
     """Registers, and of how many configurations the ranges of this row are."""
-    figure = _figure("registers_per_thread", _whole, worst=True)(row, notes)
+    figure = _figure("registers_per_thread", whole, worst=True)(row, notes)
     if row.configurations is None:
         return figure
     usable = "" if row.configurations_usable == row.configurations else f"{row.configurations_usable} of "
     return f"{figure} ({usable}{row.configurations} cfg)"
 
 
-def _absent(row: ComparisonRow, name: str, notes: _Notes) -> str:
+def _absent(row: ComparisonRow, name: str, notes: Notes) -> str:
     """A dash; with a note unless the evidence or the status of the row already says why."""
     why = row.nulls[name]
     told = why in BY_EVIDENCE or (row.cause is not None and why in row.cause)
@@ -160,64 +162,50 @@ def _times(row: ComparisonRow) -> str:
     return f" ×{row.launches}" if row.launches and row.launches > 1 else ""
 
 
-def _target(row: ComparisonRow, notes: _Notes) -> str:
+def _target(row: ComparisonRow, notes: Notes) -> str:
     return row.target + (f" {row.partition}" if row.partition else "")
 
 
-def _evidence(row: ComparisonRow, notes: _Notes) -> str:
+def _evidence(row: ComparisonRow, notes: Notes) -> str:
     return row.evidence.value + (" †" if row.older_source else "")
 
 
-def _status(row: ComparisonRow, notes: _Notes) -> str:
+def _status(row: ComparisonRow, notes: Notes) -> str:
     mark = notes.mark(row.cause) if row.cause else ""
     return row.status.value + (" (expected)" if row.expected and not row.status.good else "") + mark
 
 
-def _occupancy(row: ComparisonRow, notes: _Notes) -> str:
+_LIMITERS: Final[Mapping[str, str]] = {"shared memory": "smem", "tensor memory": "tmem"}
+"""Limiters whose names take too much room."""
+
+
+def _occupancy(row: ComparisonRow, notes: Notes) -> str:
     if row.occupancy_pct is None:
         return _absent(row, "occupancy_pct", notes)
-    percent = _ranged(row, "occupancy_pct", _whole, row.occupancy_pct)
-    return f"{percent} {row.occupancy_kind[:2]} {row.occupancy_limiter}{_times(row)}"
-
-
-def _whole(value: float) -> str:
-    return f"{value:.0f}"
-
-
-def _decimals(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _milliseconds(value: float) -> str:
-    return f"{value:.4g}" if value < 1000 else f"{value:.0f}"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.0f}"
-
-
-def _over_limit(value: float) -> str:
-    return f"{value:.2f}" if value >= 0.01 or value == 0 else "<0.01"
+    percent = _ranged(row, "occupancy_pct", whole, row.occupancy_pct)
+    limiter = _LIMITERS.get(row.occupancy_limiter or "", row.occupancy_limiter)
+    return f"{percent} {row.occupancy_kind[:2]} {limiter}{_times(row)}"
 
 
 _COLUMNS: Final = (
-    _Column(("", "", "target"), _target),
-    _Column(("", "", "evidence"), _evidence),
-    _Column(("", "", "status"), _status),
-    _Column(("", "registers", "/thread"), _registers, right=True),
-    _Column(("", "spills", "B/thread"), _figure("spill_bytes_per_thread", _whole, worst=True), right=True),
-    _Column(("", "shared", "B/block"), _figure("shared_bytes_per_block", _whole, worst=True), right=True),
-    _Column(("", "occupancy", "%"), _occupancy),
-    _Column(("", "time ms", "(events)"), _figure("median_ms", _milliseconds), right=True),
-    _Column(("speedup", "× vs", "eager"), _figure("speedup", _decimals), right=True),
-    _Column(("fusion", "bound", "×"), _figure("fusion_bound", _decimals), right=True),
-    _Column(("share of", "bound %", "(events)"), _figure("share_of_bound", _percent), right=True),
-    _Column(("", "error", "÷ limit"), _figure("error_over_limit", _over_limit), right=True),
+    Column(("", "", "target"), _target),
+    Column(("", "", "evidence"), _evidence),
+    Column(("", "", "status"), _status),
+    Column(("", "registers", "/thread"), _registers, right=True),
+    Column(("", "spills", "B/thread"), _figure("spill_bytes_per_thread", whole, worst=True), right=True),
+    Column(("", "shared", "B/block"), _figure("shared_bytes_per_block", whole, worst=True), right=True),
+    Column(("", "occupancy", "%"), _occupancy),
+    Column(("", "achieved", "%"), _figure("occupancy_achieved_pct", whole), right=True),
+    Column(("", "time ms", "events"), _figure("median_ms", milliseconds), right=True),
+    Column(("× vs", "eager", "events"), _figure("speedup", decimals), right=True),
+    Column(("fusion", "bound", "×"), _figure("fusion_bound", decimals), right=True),
+    Column(("share", "of it", "%"), _figure("share_of_bound", percent), right=True),
+    Column(("", "error", "÷ limit"), _figure("error_over_limit", over_limit), right=True),
 )
 
 
-def _kernel_columns(comparison: Comparison) -> list[_Column]:
-    cells: dict[str, Callable[[ComparisonRow, _Notes], str]] = {
+def _kernel_columns(comparison: Comparison) -> list[Column[ComparisonRow]]:
+    cells: dict[str, Callable[[ComparisonRow, Notes], str]] = {
         "kernel": lambda row, _: row.kernel,
         "direction": lambda row, _: row.direction.value,
         "shape": lambda row, _: _shape(row),
@@ -226,34 +214,15 @@ def _kernel_columns(comparison: Comparison) -> list[_Column]:
     }
     if not comparison.backward:
         del cells["direction"]
-    return [_Column(("", "", head), cell) for head, cell in cells.items()]
+    return [Column(("", "", head), cell) for head, cell in cells.items()]
 
 
 def _shape(row: ComparisonRow) -> str:
     return "x".join(str(n) for n in row.shape)
 
 
-def _alignment(columns: Sequence[_Column], body: Sequence[object]) -> list[str] | None:
-    return ["right" if column.right else "left" for column in columns] if body else None
-
-
-def _grouped_table(body: list[list[str]], rows: Sequence[ComparisonRow]) -> str:
-    """The table with a line of kernel, shape, dtype and variant before the rows of each.
-
-    The heads go in as rows: tabulate pads its own heads, and the table would be too wide.
-    """
-    heads = list(zip(*(column.head for column in _COLUMNS), strict=True))
-    table = tabulate([*heads, *body], tablefmt="plain", colalign=_alignment(_COLUMNS, body), disable_numparse=True)
-    lines = table.split("\n")
-    out = [*lines[: len(heads)], "-" * max(map(len, lines))]
-    previous = ""
-    for row, line in zip(rows, lines[len(heads) :], strict=True):
-        group = f"{row.kernel} {_shape(row)} {row.dtype} {row.variant} {row.direction.value}"
-        if group != previous:
-            out += [*([""] if previous else []), group]
-            previous = group
-        out.append(line.rstrip())
-    return "\n".join(out)
+def _group(row: ComparisonRow) -> str:
+    return f"{row.kernel} {_shape(row)} {row.dtype} {row.variant} {row.direction.value}"
 
 
 def _head(comparison: Comparison) -> list[str]:
@@ -307,11 +276,19 @@ def _legend(comparison: Comparison) -> list[str]:
         *(f"{evidence}: {EVIDENCE_MEANS[evidence]}." for evidence in comparison.counts),
         *(["†: of an older source of the cell than its other rows."] if comparison.older_source else []),
         f"{NONE}: the row's evidence or status can't give this figure; with a number: unknown, for that reason.",
-        "th: theoretical occupancy, with what limits it. ×n: the worst of n kernel launches.",
+        "occupancy th: theoretical, with what limits it. ×n: the worst of n kernel launches. "
+        "achieved: by hardware counters, of the cycles in which a unit had work, of the kernel that took longest.",
         *([_CONFIGURATIONS] if any(row.configurations for row in comparison.rows) else []),
-        "time: median on device events, end to end. speedup: eager median ÷ fused median, same device and process.",
+        "events: median on device events, end to end. trace: the kernels' own durations in the device trace. "
+        "× vs eager, × slower than fused: medians on the same clock, device and process, with a 95 % interval.",
+        *(
+            ["DRAM, achieved: by hardware counters, of one call."]
+            if any(row.functions for row in comparison.rows)
+            else []
+        ),
         "fusion bound: bytes the unfused chain must move ÷ bytes the fused kernel must move. "
-        "share of bound: speedup ÷ fusion bound, on the event clock (launch cost included).",
+        "share of it: how many times slower eager is on the trace ÷ fusion bound; above 100 where eager's own kernels "
+        "stay below the bandwidth that the fused one reaches.",
         "error ÷ limit: the fused result's error against float64, in units of its limit; above 1 is wrong.",
     ]
 
@@ -322,12 +299,3 @@ def _bullets(texts: Iterable[str]) -> str:
 
 def _wrapped(texts: Iterable[str]) -> str:
     return "\n".join(textwrap.fill(text, 158, subsequent_indent="  ", break_long_words=False) for text in texts)
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 300 else line[:297] + "…"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -11,16 +11,18 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from portkit import __version__
-from portkit.errors import PortkitError, ReportError, WorkerError
+from portkit.errors import HostError, PortkitError, ReportError, WorkerError
 from portkit.model import (
     INTERPRETER,
     CaseDeclaration,
     CellResult,
     Device,
+    DeviceProbe,
     Evidence,
     Header,
     Matrix,
@@ -34,17 +36,23 @@ from portkit.model import (
     Target,
     digest,
 )
+from portkit.plan.baselines import baselines_of
 from portkit.plan.cases import Introspection, introspect
 from portkit.plan.expand import Selection, default_tier, expand
 from portkit.plan.matrix import check_kernel_files, read_matrix
+from portkit.run.counters.counting import FUNCTIONS
+from portkit.run.counters.taking import COUNTERS_OPTION, Choice, Counting, is_counted, open_profiler, take_counters
+from portkit.run.devices import choose_devices, measured_devices
 from portkit.run.interrupt import Interruptions
-from portkit.run.jobs import Limits, Watch
+from portkit.run.jobs import Job, Limits, Watch
 from portkit.run.limits import check_seconds, default_memory
 from portkit.run.locks import hold_devices
+from portkit.run.neighbours.check import check_alone
+from portkit.run.probes import CACHED, keep_probe, known_probe, probe_job
 from portkit.run.resume import check_resumable, is_repeated
 from portkit.run.scrub import scrub
 from portkit.run.session import Session, chains_for
-from portkit.store.journal import Journal, Report, new_run_id, utc_now
+from portkit.store.journal import Journal, Report, new_run_id, read_blob, utc_now
 from portkit.store.record import make_record
 from portkit.targets.catalog import Catalog, load_catalog
 
@@ -74,8 +82,14 @@ class Prepared:
         return self.introspection.host.devices
 
 
-def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
+def prepare(path: Path, *, tier: str | None, selection: Selection, devices: Collection[int] | None = None) -> Prepared:
     """Read matrix, kernel files, catalogue and host, and expand the plan.
+
+    Args:
+        path: of the matrix.
+        tier: name of a tier; None for the default.
+        selection: targets that the user chose.
+        devices: GPUs of the host that may be used, by index; None for all.
 
     Raises:
         PortkitError: the matrix, the catalogue or the host does not allow a run.
@@ -84,9 +98,10 @@ def prepare(path: Path, *, tier: str | None, selection: Selection) -> Prepared:
     check_kernel_files(matrix)
     catalog = load_catalog([Path(name) for name in matrix.target_files])
     introspection = introspect([kernel.source for kernel in matrix.kernels], matrix.target_files)
-    devices = introspection.host.devices
-    targets = {target.name: target for target in _known(catalog, devices)}
-    present = tuple(dict.fromkeys(device.target for device in devices))
+    host = choose_devices(introspection.host, devices)
+    introspection = replace(introspection, host=host)
+    targets = {target.name: target for target in _known(catalog, host.devices)}
+    present = tuple(dict.fromkeys(device.target for device in host.devices))
     plan = Plan((), tier or default_tier(matrix), digest([]))
     if introspection.cases:  # with none, the failures alone are the message
         plan = expand(
@@ -111,6 +126,13 @@ class Choices:
     same_device: bool = False  # whether a resumed run must measure on the same device
     wait_seconds: float = 0.0  # for another run on the device
     sanitize: bool = False  # run small shapes of measured cells under compute-sanitizer
+    shared_device: bool = False  # measure though somebody else uses the device
+    modes: tuple[str, ...] = ()  # of timing, beside the two clocks: warm, graph
+    probing: str = CACHED  # of ceilings: take over what is kept, measure anew, or off
+    baselines: tuple[str, ...] | None = None  # by name; None: those of the tier
+    counters: Choice = Choice.AUTO  # whether hardware counters are taken
+    count_all: bool = False  # counters of baselines of compilers and libraries, too
+    limits: Limits | None = None  # of time, for the counters; None: the defaults
 
 
 class Run:
@@ -126,7 +148,8 @@ class Run:
 
     Raises:
         ReportError: the report can't be written, or the run to go on with can't.
-        HostError: another run measures on the device.
+        HostError: another run measures on a device, or somebody else uses it; counters are
+            required, and their profiler can't be used.
     """
 
     def __init__(
@@ -142,14 +165,24 @@ class Run:
         self._planned = {(planned.evidence, planned.cell): planned for planned in cells}
         self._session = session
         self._sanitize = choices.sanitize
+        self._modes = choices.modes
+        self._baselines = choices.baselines
+        self._counters = choices.counters
+        self._count_all = choices.count_all
+        self._limits = choices.limits or default_limits()
+        self._counted: set[str] = set()  # keys of measured cells whose counters are written
+        self._without_counters: list[str] = []  # why, for each of them that has none
         self._interruptions = interruptions
         self._watch = watch
-        self._devices = _measured_devices(prepared, cells)
+        self._devices = measured_devices(prepared.devices, cells)
+        self._probing = choices.probing
         self.records: dict[str, Record] = {}
         self.failure: PortkitError | None = None  # why the report could not be written to its end
         self._refused: dict[str, PortkitError] = {}  # label → why this record alone could not
-        self._locks = hold_devices(self._devices.values(), choices.wait_seconds)
+        self._require_profilers()
+        self._locks = hold_devices(self._devices, choices.wait_seconds)
         try:
+            self.uses = check_alone(self._devices, shared=choices.shared_device, wait_seconds=choices.wait_seconds)
             self.journal = self._open(choices, _header(prepared, cells))
         except BaseException:
             self._locks.close()
@@ -164,9 +197,27 @@ class Run:
         self._arriving = self._carry_out()
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What disturbs the times of this run, and that counters are missing."""
+        named = {device.device_id: f"GPU {device.index}, {device.name}" for device in self._devices}
+        shared = [f"{named[key]}: {use}, so its times are disturbed" for key, use in self.uses.items() if use.shared]
+        return (*shared, *([self._no_counters] if self._without_counters else []))
+
+    @property
     def whole(self) -> bool:
-        """Whether every cell has its record."""
+        """Whether every cell has its record, and its counters where the run takes them."""
+        return self._all_recorded and not self._uncounted
+
+    @property
+    def _all_recorded(self) -> bool:
         return len(self.records) == len(self._planned)
+
+    @property
+    def _uncounted(self) -> list[Record]:
+        """Measured cells whose counters are yet to be taken."""
+        here = {device.target for device in self._devices}
+        wanted = [] if self._counters is Choice.OFF else filter(is_counted, self.records.values())
+        return [each for each in wanted if each.cell.target in here and each.keys.cell_key not in self._counted]
 
     def record_of(self, planned: PlannedCell) -> Record:
         """The record of a cell; waits for it, and writes what comes in meanwhile.
@@ -182,6 +233,47 @@ class Run:
                 if next(self._arriving, _END) is _END:
                     self._keep(planned, _never_answered(planned))
         return self.records[planned.label]
+
+    def take_counters(self) -> None:
+        """Take the hardware counters of measured cells, once all cells have their records, and write each.
+
+        Raises:
+            PortkitError: the report can't be written; or counters are required, and a cell has none.
+        """
+        if self.failure or not self._all_recorded:
+            return
+        with self._breaking_off(), self._interruptions.held():
+            for counters in take_counters(self._uncounted, self._counting()):
+                self.journal.add(counters)
+                self._counted.add(counters.cell_key)
+                if why := counters.nulls.get(FUNCTIONS):
+                    self._without_counters.append(why)
+        if self._without_counters and self._counters is Choice.REQUIRE:
+            raise HostError(self._no_counters, remedy=f"drop {COUNTERS_OPTION} require")
+
+    @property
+    def _no_counters(self) -> str:
+        count = len(self._without_counters)
+        return f"{count} {'cell has' if count == 1 else 'cells have'} no hardware counters: {self._without_counters[0]}"
+
+    def _counting(self) -> Counting:
+        prepared, watch = self._prepared, self._watch
+        return Counting(
+            sources={name: declaration.source for name, declaration in prepared.declarations.items()},
+            targets=prepared.targets,
+            devices=self._devices,
+            limits=self._limits,
+            everything=self._count_all,
+            store=self.journal.store_blob,
+            load=partial(read_blob, self.journal.path),
+            stop=lambda: self._interruptions.waiting,
+            told=watch.counting if watch else lambda done, cells: None,
+        )
+
+    def _require_profilers(self) -> None:
+        if self._counters is Choice.REQUIRE:
+            for device in self._devices:
+                open_profiler(self._prepared.targets[device.target])
 
     @contextmanager
     def _breaking_off(self) -> Iterator[None]:
@@ -225,10 +317,10 @@ class Run:
 
     def _go_on(self, journal: Journal, report: Report, header: Header, *, same_device: bool) -> None:
         """Take over the records that stand, and say in the report that it goes on."""
-        devices = list(self._devices.values())
-        check_resumable(report, header, self._prepared.declarations, devices, same_device=same_device)
+        check_resumable(report, header, self._prepared.declarations, self._devices, same_device=same_device)
         kept = [record for record in report.records if not is_repeated(record)]
         self.records = {record.cell.label(record.evidence): record for record in kept}
+        self._counted = {key for key, evidence in report.counters if evidence == Evidence.MEASURED.value}
         self._nothing_new = self.whole and report.partial is None
         if not self._nothing_new:
             host, repeated = header.host, len(report.records) - len(kept)
@@ -244,10 +336,53 @@ class Run:
                 yield
         prepared = self._prepared
         sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
-        chains = chains_for(left, sources, prepared.targets, prepared.devices, sanitize=self._sanitize)
-        for result in self._session.results(chains, self._watch):
-            self._keep(self._planned[result.evidence, result.cell], result)
+        baselines = {
+            name: baselines_of(declaration.baselines, prepared.plan.tier, self._baselines)
+            for name, declaration in prepared.declarations.items()
+        }
+        chains = chains_for(
+            left,
+            sources,
+            prepared.targets,
+            prepared.devices,
+            sanitize=self._sanitize,
+            modes=self._modes,
+            baselines=baselines,
+        )
+        for found in self._session.results(chains, self._watch, self._probes(left)):
+            if isinstance(found, DeviceProbe):
+                self._keep_probe(found)
+            else:
+                self._keep(self._planned[found.evidence, found.cell], found)
             yield
+
+    def _probes(self, left: Sequence[PlannedCell]) -> list[Job]:
+        """GPUs that are to be measured; what is known of the others is written."""
+        wanted = {planned.cell.target for planned in left if planned.evidence is Evidence.MEASURED}
+        jobs = []
+        for device in (each for each in self._devices if each.target in wanted):
+            target, host = self._prepared.targets[device.target], self._prepared.introspection.host
+            if known := known_probe(host, device, target, self._probing):
+                self._add_probe(known)
+            else:
+                jobs.append(probe_job(device, target))
+        return jobs
+
+    def _keep_probe(self, probe: DeviceProbe) -> None:
+        """Write what was found out about a GPU, and keep it for later runs."""
+        device = next(each for each in self._devices if each.device_id == probe.device_id)
+        keep_probe(self._prepared.introspection.host, device, self._add_probe(probe))
+
+    def _add_probe(self, probe: DeviceProbe) -> DeviceProbe:
+        use = self.uses[probe.device_id]
+        nulls = {**probe.nulls, **({"other_processes": use.why} if use.processes is None else {})}
+        probe = replace(probe, run_id=self.header.run_id, other_processes=use.processes, nulls=nulls)
+        with self._interruptions.held():
+            try:
+                self.journal.add(probe)
+            except ReportError as error:
+                self.failure = error
+        return probe
 
     def _keep(self, planned: PlannedCell, result: CellResult) -> None:
         """Write a cell's record, wholly, whatever signal comes; note why it can't be."""
@@ -283,9 +418,8 @@ class Run:
     def _record(self, planned: PlannedCell, result: CellResult) -> Record:
         declaration = self._prepared.declarations[planned.cell.case]
         target = planned.cell.target
-        device = self._devices.get(target) if planned.evidence is Evidence.MEASURED else None
         return make_record(
-            replace(result, device=device.device_id) if device else result,
+            result,
             planned,
             header=self._stamp,
             params=declaration.variants[planned.cell.variant],
@@ -303,6 +437,9 @@ class RunWatch(Watch, Protocol):
 
     def finished(self, record: Record) -> None:
         """A cell has its record."""
+
+    def counting(self, done: int, cells: int) -> None:
+        """Hardware counters are taken; so many cells have theirs, of how many."""
 
 
 _END = object()
@@ -336,14 +473,6 @@ def default_limits(cell_seconds: float | None = None) -> Limits:
     if cell_seconds is None:
         return limits
     return replace(limits, cell_seconds=check_seconds(cell_seconds, "--portkit-cell-seconds"))
-
-
-def _measured_devices(prepared: Prepared, cells: Sequence[PlannedCell]) -> dict[str, Device]:
-    """Target → the first device of that SKU, where cells are to be measured."""
-    wanted = {
-        planned.cell.target for planned in cells if planned.evidence is Evidence.MEASURED and not planned.excluded
-    }
-    return {device.target: device for device in reversed(prepared.devices) if device.target in wanted}
 
 
 def _known(catalog: Catalog, devices: Sequence[Device]) -> Iterator[Target]:

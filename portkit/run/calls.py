@@ -60,6 +60,21 @@ def call(
     return Results(tuple(f"grad {name}" for name in names), gradients)
 
 
+def timed_call(
+    function: Callable[..., Any], case: KernelCase, cell: Cell, inputs: Mapping[str, Any], upstream: Upstream = ()
+) -> Callable[[], object]:
+    """What one sample times: the function; backward, its gradient alone, of a forward pass made now.
+
+    Args as for :func:`call`.
+    """
+    if cell.direction is Direction.FORWARD:
+        return lambda: function(**inputs)
+    leaves = {name: inputs[name].detach().requires_grad_() for name in differentiable(case, inputs)}
+    with torch.enable_grad():
+        outputs = as_outputs(function(**{**inputs, **leaves}))
+    return lambda: backward(outputs, list(leaves.values()), upstream, keep=True)
+
+
 def backward(
     outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], upstream: Upstream, *, keep: bool = False
 ) -> Upstream:

@@ -32,6 +32,7 @@ from portkit.model import Build, Launch, Occupancy, Outcome, Resources, Target, 
 from portkit.run.absent import AbsentDriver
 from portkit.run.binaries import read_resources
 from portkit.run.grids import Grid, broken_grid, whole
+from portkit.run.loaded import ask_driver
 from portkit.run.miscompiled import missing_parts
 from portkit.run.shim import Answers, ClaimDevice, LaunchRefusedError
 from portkit.run.tuning import TunedCall, follow_absent, marked_trials, summarize, timer_of_nothing
@@ -63,6 +64,7 @@ class Recorder:
         on_compile: told the kernel's name before each build, so that a
             compiler that takes the process down is known by name.
         on_compiled: told when the compiler has come back, whatever it brought.
+        loads: whether kernels are loaded onto a device, so that its driver can be asked.
     """
 
     def __init__(
@@ -70,8 +72,11 @@ class Recorder:
         target: Target,
         on_compile: Callable[[str], None] = lambda name: None,
         on_compiled: Callable[[], None] = lambda: None,
+        *,
+        loads: bool = False,
     ) -> None:
         self.target = target
+        self.loads = loads
         self.on_compile = on_compile
         self.on_compiled = on_compiled
         self.answers: Answers | None = None  # what host code asks of an absent target
@@ -191,6 +196,7 @@ class Recorder:
             binary_hash=hashlib.sha256(kernel.kernel).hexdigest()[:16],
             lacks=missing_parts(kernel.asm, kernel.kernel),
             limits_broken=broken_limits(arch, **needs),
+            loaded=ask_driver(kernel, self.target, resources.threads_per_block) if self.loads else None,
         )
 
     def _cooperative_limit(self, meta: Any, grid: Grid, theory: Occupancy) -> tuple[str, ...]:
@@ -251,7 +257,7 @@ def observe(
     on_compiled: Callable[[], None] = lambda: None,
 ) -> Iterator[Recorder]:
     """Record the launches that really happen on the device of this host."""
-    recorder = Recorder(target, on_compile, on_compiled)
+    recorder = Recorder(target, on_compile, on_compiled, loads=True)
     run, build = CompiledKernel.run, triton.compiler.compile
 
     def observed_run(kernel: Any) -> Callable[..., Any]:

@@ -23,6 +23,7 @@ from portkit.model import (
     Shape,
     Work,
 )
+from portkit.plan.baselines import RESERVED
 from portkit.plan.cases import plain_json
 from portkit.run.source_hash import check_executed, source_hash
 
@@ -56,6 +57,7 @@ def declare(case: KernelCase, source: CaseSource) -> CaseDeclaration:
     check.figures()
     check.inputs_by_name()
     check.verdict_rules()
+    check.baselines()
     check.work()
     check_executed(source)
     return CaseDeclaration(
@@ -66,6 +68,7 @@ def declare(case: KernelCase, source: CaseSource) -> CaseDeclaration:
         variants={name: dict(params) for name, params in case.variants.items()},
         directions=case.directions,
         source_hash=source_hash(source),
+        baselines=tuple(case.baselines),
     )
 
 
@@ -156,6 +159,28 @@ class _Check:
             for name in names:
                 if known is not None and name not in known:
                     raise self.wrong(field, f"`reference` takes no {name!r}", nearest(str(name), known))
+
+    def baselines(self) -> None:
+        if not isinstance(self.case.baselines, Mapping):
+            raise self.wrong("baselines", "is no mapping", 'write one, such as {"torch": pytorch.softmax}')
+        for name, function in self.case.baselines.items():
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise self.wrong("baselines", f"{name!r} is no name", "use lower-case letters, digits and _, as liger")
+            if name in RESERVED:
+                raise self.wrong("baselines", f"{name!r} is portkit's own", "give it another name")
+            self._short("baselines", name)
+            if not callable(function):
+                raise self.wrong(f"baselines[{name!r}]", "is no function", "give a function of the inputs")
+            self._takes_inputs(name, function)
+
+    def _takes_inputs(self, name: str, function: Callable[..., Any]) -> None:
+        known, taken = _parameters(self.case.reference), _parameters(function)
+        missing = [each for each in known or () if taken is not None and each not in taken]
+        needed = [each for each in missing if _needed(self.case.reference, each)]
+        if needed:
+            raise self.wrong(
+                f"baselines[{name!r}]", f"takes no {needed[0]!r}", "give it the inputs of `reference`, by their names"
+            )
 
     def verdict_rules(self) -> None:
         for family in self.case.family_gaps:
@@ -249,6 +274,11 @@ def _parameters(function: Callable[..., Any]) -> list[str] | None:
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return None
     return [each.name for each in parameters]
+
+
+def _needed(function: Callable[..., Any], name: str) -> bool:
+    """Whether a parameter has no default."""
+    return inspect.signature(function).parameters[name].default is inspect.Parameter.empty
 
 
 def _is_shape(shape: Any) -> bool:

@@ -36,6 +36,7 @@ class Evaluation:
 
     inputs: dict[str, Any]
     upstream: Upstream  # gradients that come in; empty for a forward cell
+    run: Run | None  # what was judged, with the reference that judges baselines, too; None: given up for its memory
     verdict: Verdict
     outcome: Outcome
     build: Build | None  # None: nobody observed the launches
@@ -85,6 +86,7 @@ def evaluate(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> Eval
     return Evaluation(
         inputs,
         upstream,
+        run,
         replace(verdict, families=families.lines, families_shape=families.shape),
         worst_outcome([each for each in (outcome, families.outcome) if each.status is not Status.PASSED]),
         ran.build,

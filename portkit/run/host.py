@@ -24,7 +24,6 @@ from typing import Any
 
 from platformdirs import user_data_path
 
-from portkit.errors import CatalogError
 from portkit.model import Device, Host
 from portkit.run.scrub import scrub
 from portkit.targets.catalog import Catalog, load_catalog
@@ -99,6 +98,11 @@ def relevant_settings(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def device_id_of(serial: str) -> str:
+    """The salted hash of a device's UUID, as :attr:`portkit.model.Device.device_id` has it."""
+    return _hashed(_salt(), serial)
+
+
 def import_problems() -> dict[str, str]:
     """Why torch or Triton cannot be imported, by name; empty when both can."""
     problems = {}
@@ -168,10 +172,7 @@ def _architecture(properties: Any) -> str:
 
 
 def _target(catalog: Catalog, name: str, arch: str, units: int, memory: int) -> str:
-    try:
-        return catalog.match_device(name=name, architecture=arch, units=units, memory_bytes=memory).name
-    except CatalogError:  # no limits known for that architecture: its bare name
-        return arch.replace("_", "")
+    return catalog.match_device(name=name, architecture=arch, units=units, memory_bytes=memory).name
 
 
 def _system() -> str:

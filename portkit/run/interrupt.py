@@ -33,6 +33,11 @@ class Interruptions:
             signal.signal(number, handler)
         self._before.clear()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a signal waits for the end of a block that holds it."""
+        return self._waiting
+
     @contextlib.contextmanager
     def held(self, *, last: bool = False) -> Iterator[None]:
         """Let a signal wait until the end of the block.

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from portkit.model import CaseSource, Cell, CellResult, Evidence, Stage, Target
+from portkit.model import Baseline, CaseSource, Cell, CellResult, Device, DeviceProbe, Evidence, Stage, Target
+from portkit.plan.baselines import EAGER
 from portkit.run.limits import CELL_SECONDS, STAGE_SECONDS
 
 
@@ -18,9 +19,14 @@ class Job:
     source: CaseSource
     cells: tuple[Cell, ...]
     target: Target | None = None  # None for the interpreter
-    device_index: int | None = None  # GPU of the host, for measured cells
+    devices: tuple[Device, ...] = ()  # GPUs that may run measured cells; empty: the one that torch takes
+    device: Device | None = None  # of them, the one that the process is pinned to
+    probe: bool = False  # find out what the GPU can do at most, instead of running cells
     seed: int = 0
     sanitize: bool = False  # run small shapes of measured cells under compute-sanitizer
+    modes: tuple[str, ...] = ()  # of timing, beside the two clocks
+    baselines: tuple[str, ...] = (EAGER,)  # of measured cells, in the order of the samples
+    given_up: Mapping[Cell, Mapping[str, Baseline]] = field(default_factory=dict)  # baselines that ended a process
 
 
 Chain = tuple[Job, ...]
@@ -43,6 +49,7 @@ class Request:
 
     chains: tuple[Chain, ...]
     limits: Limits
+    probes: tuple[Job, ...] = ()  # GPUs to be measured before any cell of theirs
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,25 @@ class Started:
 
 
 @dataclass(frozen=True)
+class DeviceAnswers:
+    """The worker's GPU answers it."""
+
+
+@dataclass(frozen=True)
+class DeviceRefuses:
+    """The worker's GPU does not answer it, though the process is new."""
+
+    cause: str
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a GPU can do at most, as far as that could be found out; its ``run_id`` is empty."""
+
+    probe: DeviceProbe
+
+
+@dataclass(frozen=True)
 class Entered:
     """The worker enters a stage of the cell."""
 
@@ -71,6 +97,21 @@ class Compiling:
 
     kernel: str
     asked: Mapping[str, Any] = field(default_factory=dict)  # platform queries so far → answers
+
+
+@dataclass(frozen=True)
+class Trying:
+    """The worker tries a baseline of the cell; should it not come back, the cell runs again without."""
+
+    baseline: str
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """A baseline left the device unusable, and with it this process: the cell runs again without."""
+
+    baseline: str
+    found: Baseline
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,14 @@ STAGE_SECONDS: Final[Mapping[Stage, float]] = MappingProxyType(
         Stage.COMPILE: 180.0,  # one kernel
         Stage.RUN: 180.0,
         Stage.VERIFY: 300.0,
+        Stage.BASELINE: 180.0,  # first call of one, imports and compilation included
         Stage.TIMING: 300.0,
     }
 )
 """Time of each stage."""
+
+DEVICE_SECONDS: Final = 60.0
+"""Until a GPU answers a new process."""
 
 MEMORY_BYTES: Final = 8 * GIB
 """Resident memory of one worker; less on a small host, see :func:`default_memory`."""

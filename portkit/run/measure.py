@@ -9,15 +9,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import torch
 from triton.runtime.errors import OutOfResources
 
 from portkit.model import (
+    Build,
     Cell,
     CellResult,
-    Direction,
     Evidence,
     KernelCase,
     Outcome,
@@ -25,16 +24,22 @@ from portkit.model import (
     Stage,
     Status,
     Target,
-    Verdict,
 )
 from portkit.run import stages
-from portkit.run.calls import as_outputs, backward, differentiable
+from portkit.run.baselines import Tried, Wanted, try_baselines
+from portkit.run.calls import timed_call
 from portkit.run.classify import classify, describe
+from portkit.run.device_state import open_monitor
 from portkit.run.evaluate import Evaluation, Observe, Runner, StageFailed, evaluate, work_of
 from portkit.run.families import nearest_small_shape
+from portkit.run.loaded import disagreements
 from portkit.run.miscompiled import miscompilation
 from portkit.run.sanitize import Sanitized
-from portkit.run.timing import FUSED, Samples, flush_size, sample, summarize
+from portkit.run.timing.engine import Options, measure
+from portkit.run.timing.flush import flush_size
+from portkit.run.timing.samples import FUSED
+from portkit.run.timing.summary import summarize
+from portkit.run.tree import map_tensors
 from portkit.run.verify import worst_outcome
 
 Sanitize = Callable[[Cell, Shape], Sanitized]
@@ -52,11 +57,23 @@ _FAULTS = (
 )
 """What CUDA and HIP call a fault of the running kernel, in lower case."""
 
+_LOST = (
+    "gpu is lost",
+    "fallen off the bus",
+    "no cuda-capable device",
+    "no rocm-capable device",
+    "busy or unavailable",
+    "uncorrectable ecc error",
+    "uncorrectable nvlink error",
+    "device lost",
+)
+"""What they, NVML and the driver say of a device that is gone or broken, in lower case."""
+
 _LAUNCH = ("cuda error", "hip error", "triton error [")
 """How other errors of driver and runtime begin, in lower case."""
 
 
-def measure_cell(
+def measure_cell(  # noqa: PLR0913 - all but three by keyword
     case: KernelCase,
     cell: Cell,
     target: Target,
@@ -64,8 +81,10 @@ def measure_cell(
     observe: Observe | None = None,
     seed: int = 0,
     sanitize: Sanitize | None = None,
+    modes: tuple[str, ...] = (),
+    baselines: Wanted | None = None,
 ) -> CellResult:
-    """Judge a cell on the current device and time it against eager.
+    """Judge a cell on the current device and time it against its baselines.
 
     Args:
         case: the case.
@@ -74,10 +93,15 @@ def measure_cell(
         observe: opens a recorder of the launches of the fused function.
         seed: of the inputs.
         sanitize: runs a small shape of the cell under memory and race checks.
+        modes: of timing, beside the two clocks: warm, graph.
+        baselines: which ones; the unfused chain alone unless given.
 
     Returns:
         A filled result, whatever happened. There is a time only where the fused result
         was right, and a speedup only where the baseline was right too.
+
+    Raises:
+        DeviceLostError: a baseline left the device unusable; nothing is said of the cell.
     """
     work, nulls = work_of(case, cell)
     blank = CellResult(cell, Evidence.MEASURED, Outcome(Status.PASSED), work=work, nulls=nulls)
@@ -95,10 +119,20 @@ def measure_cell(
             outcome=worst_outcome([done.outcome, *([lacking] if lacking else [])]),
             verdict=done.verdict,
             build=done.build,
-            nulls={**nulls, **done.nulls, **_nulls(done)},
+            nulls={**nulls, **done.nulls, **_doubts(done.build)},
             blobs={"fingerprint": done.fingerprint},
         )
-        return _timed(_sanitized(judged, case, sanitize), case, done, target)
+        judged = _sanitized(judged, case, sanitize)
+        if judged.outcome.status is not Status.PASSED:
+            return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {judged.outcome.status}"})
+        tried = try_baselines(case, cell, done, baselines or Wanted())
+        judged = replace(judged, baselines=tried.found, nulls={**judged.nulls, **tried.nulls})
+        done = replace(done, run=None)  # the reference may take half of the device's memory
+        return _timed(judged, case, done, tried, Options(flush_size(target), modes))
+
+
+def _doubts(build: Build | None) -> dict[str, str]:
+    return {"build": "launches were not recorded"} if build is None else disagreements(build)
 
 
 def _sanitized(judged: CellResult, case: KernelCase, sanitize: Sanitize | None) -> CellResult:
@@ -117,7 +151,7 @@ def device_failure(error: BaseException, stage: Stage) -> Outcome | None:
     if isinstance(error, OutOfResources):
         return Outcome(Status.OUT_OF_RESOURCES, Stage.LIMITS, describe(error))
     text = str(error).lower()
-    if any(fault in text for fault in _FAULTS):
+    if any(fault in text for fault in (*_FAULTS, *_LOST)):
         return Outcome(Status.DEVICE_FAULT, stage, describe(error))
     if any(sign in text for sign in _LAUNCH):
         return Outcome(Status.LAUNCH_ERROR, stage, describe(error))
@@ -127,46 +161,26 @@ def device_failure(error: BaseException, stage: Stage) -> Outcome | None:
     return compiler if compiler.stage is Stage.COMPILE else None
 
 
-def _timed(judged: CellResult, case: KernelCase, done: Evaluation, target: Target) -> CellResult:
-    if judged.outcome.status is not Status.PASSED:
-        return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {judged.outcome.status}"})
+def _timed(judged: CellResult, case: KernelCase, done: Evaluation, tried: Tried, options: Options) -> CellResult:
     stages.enter(Stage.TIMING)
     try:
-        samples = _samples(case, judged, done, target)
+        fused = _fused(case, judged.cell, done)
+        with torch.no_grad():
+            samples = measure({FUSED: fused, **tried.calls}, options, open_monitor())
     except Exception as error:
         outcome = device_failure(error, Stage.TIMING) or Outcome(Status.LAUNCH_ERROR, Stage.TIMING, describe(error))
         return replace(judged, outcome=outcome, nulls={**judged.nulls, "timing": outcome.message})
-    return replace(judged, timing=summarize(samples), blobs={**judged.blobs, "samples": samples.to_json()})
+    timing, nulls = summarize(samples)
+    blobs = {**judged.blobs, "samples": samples.to_json()}
+    return replace(judged, timing=timing, nulls={**judged.nulls, **nulls}, blobs=blobs)
 
 
-def _samples(case: KernelCase, judged: CellResult, done: Evaluation, target: Target) -> Samples:
-    params = case.variants[judged.cell.variant]
-    functions = {FUSED: _timed_call(case, judged.cell, done, lambda **given: case.fused(**given, **params))}
-    if "speedup.eager" not in judged.nulls:
-        functions["eager"] = _timed_call(case, judged.cell, done, case.reference)
-    with torch.no_grad():
-        return sample(functions, flush_bytes=flush_size(target))
-
-
-def _timed_call(case: KernelCase, cell: Cell, done: Evaluation, function: Callable[..., Any]) -> Callable[[], object]:
-    """What one sample times: the function; backward, its gradient alone, of a forward pass made before."""
-    if cell.direction is Direction.FORWARD:
-        return lambda: function(**done.inputs)
-    leaves = {name: done.inputs[name].detach().requires_grad_() for name in differentiable(case, done.inputs)}
-    with torch.enable_grad():
-        outputs = as_outputs(function(**{**done.inputs, **leaves}))
-    return lambda: backward(outputs, list(leaves.values()), done.upstream, keep=True)
-
-
-def _nulls(done: Evaluation) -> dict[str, str]:
-    nulls = {} if done.build else {"build": "launches were not recorded"}
-    if _baseline_is_wrong(done.verdict):
-        nulls["speedup.eager"] = "the unfused chain is not finite where the float64 reference is"
-    return nulls
-
-
-def _baseline_is_wrong(verdict: Verdict) -> bool:
-    return any(output.unfused_error is None for output in verdict.outputs)
+def _fused(case: KernelCase, cell: Cell, done: Evaluation) -> Callable[[], object]:
+    """What one sample times of the fused function."""
+    params = case.variants[cell.variant]
+    own = {name: map_tensors(torch.Tensor.clone, done.inputs[name]) for name in case.in_place}
+    inputs = {**done.inputs, **own}
+    return timed_call(lambda **given: case.fused(**given, **params), case, cell, inputs, done.upstream)
 
 
 @contextlib.contextmanager

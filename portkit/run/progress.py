@@ -36,6 +36,7 @@ class Tally:
         self.done = 0
         self.failed = 0
         self.under_way: dict[str, None] = {}  # labels, oldest first
+        self.counted: tuple[int, int] | None = None  # cells with hardware counters, of how many
 
     def begin(self, cells: int, known: Collection[Record]) -> None:
         """Start counting; ``known`` records count as done but tell nothing of the time."""
@@ -65,6 +66,8 @@ class Tally:
 
     def text(self) -> str:
         """All of it in one line."""
+        if self.counted:
+            return "counters: {} of {}".format(*self.counted)
         parts = [f"{self.done} of {self.cells} cells done", f"{self.failed} failed", f"{self.left} left"]
         if self.left and self.seconds_left is not None:
             parts.append(f"about {duration(self.seconds_left)} to go")
@@ -110,9 +113,14 @@ class PlainLines:
         self._tally.add(record)
         self.idle()
 
+    def counting(self, done: int, cells: int) -> None:
+        """Hardware counters are taken."""
+        self._tally.counted = done, cells
+        self.idle()
+
     def idle(self) -> None:
         """Write a line if the last is long ago."""
-        if self._clock() - self._last >= LINE_SECONDS and self._tally.left:
+        if self._clock() - self._last >= LINE_SECONDS and (self._tally.left or self._tally.counted):
             self._write(self._tally.text())
             self._last = self._clock()
 
@@ -150,6 +158,11 @@ class LiveLine:
     def finished(self, record: Record) -> None:
         """A cell has its record."""
         self._tally.add(record)
+        self._show()
+
+    def counting(self, done: int, cells: int) -> None:
+        """Hardware counters are taken."""
+        self._tally.counted = done, cells
         self._show()
 
     def idle(self) -> None:

@@ -25,6 +25,7 @@ from portkit.model import (
     Cell,
     CellResult,
     Device,
+    DeviceProbe,
     Evidence,
     Outcome,
     PlannedCell,
@@ -32,7 +33,8 @@ from portkit.model import (
     Status,
     Target,
 )
-from portkit.run.jobs import AllDone, Chain, Finished, Job, Limits, Ready, Request, Started, Watch
+from portkit.run.jobs import AllDone, Chain, Finished, Job, Limits, Probed, Ready, Request, Started, Watch
+from portkit.run.probes import unprobed
 from portkit.run.processes import MARK, describe_exit, end_processes
 from portkit.run.scrub import tail
 
@@ -47,19 +49,30 @@ def chains_for(
     devices: Sequence[Device] = (),
     *,
     sanitize: bool = False,
+    modes: tuple[str, ...] = (),
+    baselines: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Chain, ...]:
-    """Group planned cells into jobs, and jobs of one architecture into chains."""
+    """Group planned cells into jobs, and jobs of one architecture into chains.
+
+    Measured jobs stand alone: those of two SKUs run at the same time, each on its own GPUs.
+    """
     grouped: dict[tuple[Evidence, str, str], list[Cell]] = defaultdict(list)
     for planned in cells:
         if planned.excluded is None:
             grouped[planned.evidence, planned.cell.case, planned.cell.target].append(planned.cell)
-    index = {device.target: device.index for device in reversed(devices)}
+    places: dict[str, tuple[Device, ...]] = defaultdict(tuple)
+    for device in devices:
+        places[device.target] += (device,)
     chains: dict[tuple[Evidence, str, str], list[Job]] = defaultdict(list)
     for (evidence, case, name), group in grouped.items():
         target = None if name == INTERPRETER else targets[name]
-        job = Job(evidence, sources[case], tuple(group), target, index.get(name), sanitize=sanitize)
-        architecture = target.architecture.name if target else name
-        chains[evidence, case, architecture].append(job)
+        measured = evidence is Evidence.MEASURED
+        job = Job(evidence, sources[case], tuple(group), target, places[name] if measured else (), sanitize=sanitize)
+        if measured and baselines is not None:
+            job = replace(job, baselines=baselines[case])
+        job = replace(job, modes=modes)
+        served = target.architecture.name if target and not measured else name
+        chains[evidence, case, served].append(job)
     return tuple(tuple(jobs) for jobs in chains.values())
 
 
@@ -67,8 +80,8 @@ class Session:
     """Supervisors at work on the cells of a run.
 
     The interpreter needs ``TRITON_INTERPRET`` before Triton is imported, hence a
-    supervisor of its own. Measured cells run last and one at a time, so that no
-    compiler disturbs a clock.
+    supervisor of its own. Measured cells run last, and one at a time on each GPU, so
+    that no compiler disturbs a clock.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -79,17 +92,21 @@ class Session:
         """Start loading torch and Triton now, before the cells are known."""
         self._link(interpret=False)
 
-    def results(self, chains: Sequence[Chain], watch: Watch | None = None) -> Iterator[CellResult]:
-        """Every cell of the chains gets exactly one result, in the order of completion.
+    def results(
+        self, chains: Sequence[Chain], watch: Watch | None = None, probes: Sequence[Job] = ()
+    ) -> Iterator[CellResult | DeviceProbe]:
+        """Every cell of the chains gets exactly one result, in the order of completion, and so does every probe.
 
         Args:
             chains: the cells, as :func:`chains_for` groups them.
             watch: told of cells that begin, and about once a second when nothing ends.
+            probes: GPUs to be measured before their cells, as ``probes.probe_job`` makes them.
         """
         early = [c for c in chains if c[0].evidence is not Evidence.MEASURED]
         late = [c for c in chains if c[0].evidence is Evidence.MEASURED]
         yield from self._phase(early, self._limits, watch)
-        yield from self._phase(late, replace(self._limits, workers=1), watch)
+        gpus = {device.device_id for chain in late for job in chain for device in job.devices}
+        yield from self._phase(late, replace(self._limits, workers=max(1, len(gpus))), watch, probes)
 
     def close(self) -> None:
         """Stop all processes of the session, their children included."""
@@ -97,14 +114,16 @@ class Session:
             link.close()
         self._links.clear()
 
-    def _phase(self, chains: Sequence[Chain], limits: Limits, watch: Watch | None) -> Iterator[CellResult]:
+    def _phase(
+        self, chains: Sequence[Chain], limits: Limits, watch: Watch | None, probes: Sequence[Job] = ()
+    ) -> Iterator[CellResult | DeviceProbe]:
         by_kind: dict[bool, list[Chain]] = defaultdict(list)
         for chain in chains:
             by_kind[chain[0].evidence is Evidence.INTERPRETED].append(chain)
         active = []
         for interpret, group in by_kind.items():
             link = self._link(interpret=interpret)
-            link.ask(tuple(group), limits, watch)
+            link.ask(tuple(group), limits, watch, () if interpret else tuple(probes))
             active.append(link)
         while active:
             ready = wait([link.connection for link in active], timeout=_IDLE_SECONDS)
@@ -138,6 +157,7 @@ class _Link:
         self._mark = secrets.token_hex(8)
         self._environment = _environment(interpret=interpret) | {MARK: self._mark}
         self._chains: tuple[Chain, ...] = ()
+        self._probes: dict[str, Job] = {}  # by device, those it still owes
         self._owed: dict[Key, None] = {}
         self._under_way: set[Key] = set()
         self._deaths: Counter[Key] = Counter()  # of supervisors, while the cell was under way
@@ -149,13 +169,14 @@ class _Link:
         self.done = True
         self._start()
 
-    def ask(self, chains: tuple[Chain, ...], limits: Limits, watch: Watch | None) -> None:
+    def ask(self, chains: tuple[Chain, ...], limits: Limits, watch: Watch | None, probes: tuple[Job, ...] = ()) -> None:
         """Hand over chains; results come from ``receive``."""
+        self._probes = {device.device_id: job for job in probes for device in job.devices}
         self._chains, self._limits, self._watch, self.done = chains, limits, watch, False
         self._owed = dict.fromkeys((job.evidence, cell) for chain in chains for job in chain for cell in job.cells)
         self._send()
 
-    def receive(self) -> Iterator[CellResult]:
+    def receive(self) -> Iterator[CellResult | DeviceProbe]:
         """Results that are there; a supervisor that died is replaced, for what it still owes."""
         try:
             message: Any = self.connection.recv()
@@ -169,6 +190,9 @@ class _Link:
                 self._under_way.add((evidence, cell))
                 if self._watch:
                     self._watch.started(evidence, cell)
+            case Probed(probe):
+                self._probes.pop(probe.device_id, None)
+                yield probe
             case Finished(result):
                 yield from self._settle(result)
             case AllDone() if self._owed:  # one cell was asked for by itself
@@ -208,7 +232,7 @@ class _Link:
         self._under_way.clear()
         self._alone = self._suspect()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(Request(self._chains_owed(), self._limits))
+            self.connection.send(Request(self._chains_owed(), self._limits, tuple(self._probes.values())))
 
     def _suspect(self) -> Key | None:
         """A cell that was under way at two deaths, or the first after two deaths that none was known of."""
@@ -222,13 +246,14 @@ class _Link:
             del self._owed[key]
             yield result
 
-    def _after_death(self) -> Iterator[CellResult]:
+    def _after_death(self) -> Iterator[CellResult | DeviceProbe]:
         self._process.wait()
         self._log.seek(0)
         message = f"the supervisor ended ({describe_exit(self._process.returncode)})"
         if log := tail(self._log.read().decode(errors="replace"), 6):
             message += f": {log}"
         self.close()
+        yield from self._unprobed(message)
         for evidence, cell in self._hopeless():
             yield from self._settle(CellResult(cell, evidence, Outcome(Status.WORKER_LOST, Stage.RUN, message)))
         if self._owed:
@@ -236,6 +261,14 @@ class _Link:
             self._send()
         else:
             self.done = True
+
+    def _unprobed(self, message: str) -> Iterator[DeviceProbe]:
+        """Probes are not tried twice: one of them may have been the end of the supervisor."""
+        owed, self._probes = self._probes, {}
+        for job in owed.values():
+            for device in job.devices:
+                if job.target:
+                    yield unprobed(device, job.target, message)
 
     def _hopeless(self) -> list[Key]:
         """Cells to give up after a death: the one that was alone, or all if no supervisor comes up."""

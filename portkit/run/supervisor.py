@@ -11,39 +11,52 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import itertools
 import multiprocessing
 import os
+import pickle
 import re
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 from triton.runtime.cache import triton_key
 
-from portkit.model import Cell, CellResult, Evidence, Outcome, Stage, Status
+from portkit.model import Baseline, Cell, CellResult, Evidence, Outcome, Stage, Status
+from portkit.run.gpus import Gpus, portion, split
 from portkit.run.jobs import (
     AllDone,
     Chain,
     Compiling,
+    DeviceAnswers,
+    DeviceRefuses,
     Entered,
     Finished,
+    GivenUp,
     Job,
     Limits,
+    Probed,
     Ready,
     Request,
     Started,
+    Trying,
     Unusable,
 )
-from portkit.run.limits import GIB
+from portkit.run.limits import DEVICE_SECONDS, GIB
 from portkit.run.output import Output
+from portkit.run.preload import OFF, is_wanted, load_compiler
+from portkit.run.probes import unprobed
 from portkit.run.processes import describe_exit, resident_bytes
 from portkit.run.scrub import scrub, tail
 from portkit.run.shim import answers_for
@@ -86,6 +99,11 @@ class Worker:
     stage_since: float = field(default_factory=time.monotonic)
     overrun: Outcome | None = None  # why we ended it, if we did
     ended_at: float = 0.0
+    device_answers: bool = False  # the GPU, to this process
+    refusal: str | None = None  # why it does not
+    probed: bool = False  # the figures of its GPU have been sent
+    trying: str | None = None  # baseline, while its first call runs
+    given_up: dict[Cell, dict[str, Baseline]] = field(default_factory=dict)  # baselines that cost the process
 
     @property
     def job(self) -> Job:
@@ -110,17 +128,40 @@ class Worker:
                 self.known.append(result)
                 self._enter(Stage.IMPORT)
                 self.cell_since = time.monotonic()
+            case Trying(name):
+                self._enter(Stage.BASELINE)
+                self.trying = name
+            case GivenUp(name, found):
+                self.give_up(name, found)
+            case _:
+                self._note_device(message)
+
+    def _note_device(self, message: object) -> None:
+        match message:
+            case DeviceAnswers():
+                self.device_answers = True
+            case DeviceRefuses(cause):
+                self.refusal = cause
+            case Probed():
+                self.probed = True
             case Unusable():
                 pass  # it ends by itself, between two cells
 
     def _enter(self, stage: Stage) -> None:
-        self.stage, self.stage_since, self.compiling = stage, time.monotonic(), None
+        self.stage, self.stage_since, self.compiling, self.trying = stage, time.monotonic(), None, None
+
+    def give_up(self, name: str, found: Baseline) -> None:
+        """Note a baseline that ends this process; the cell itself is left for another."""
+        assert self.current is not None
+        self.given_up.setdefault(self.current, {})[name] = found
+        self.current = None
 
     def lose(self, cell: Cell, outcome: Outcome) -> CellResult:
         """The result of a cell that the process can't answer any more."""
         log = self.log(_LOG_LINES)
         blobs = {"log": log.encode(errors="replace")} if log else {}
-        result = CellResult(cell, self.job.evidence, outcome, asked=self.asked, blobs=blobs)
+        device = self.job.device.device_id if self.job.device else None
+        result = CellResult(cell, self.job.evidence, outcome, asked=self.asked, blobs=blobs, device=device)
         self.results.append(result)
         if self.compiling and outcome.status in _COMPILERS_OWN:  # the host code was waiting and could ask no more
             self.known.append(result)
@@ -156,37 +197,92 @@ class Worker:
         return f"while compiling {self.compiling}" if self.compiling else "outside the compiler"
 
     @property
+    def without_device(self) -> bool:
+        """Whether it needs a GPU that has not answered it."""
+        return self.job.evidence is Evidence.MEASURED and not self.device_answers
+
+    @property
     def killed_from_outside(self) -> bool:
         """Whether a signal ended it that neither it nor we sent."""
         return self.overrun is None and -(self.process.exitcode or 0) in _FROM_OUTSIDE
 
 
 class Supervisor:
-    """Keeps at most ``limits.workers`` processes at work until a request is answered."""
+    """Keeps at most ``limits.workers`` processes at work until a request is answered, and one on a GPU.
 
-    def __init__(self, parent: Connection, request: Request) -> None:
+    Args:
+        parent: the session.
+        request: what it asks.
+        work: what a worker does.
+    """
+
+    def __init__(self, parent: Connection, request: Request, work: Callable[[Job, Connection], None] = work) -> None:
         self.parent = parent
         self.limits: Limits = request.limits
-        self.queue = deque(Pending(chain) for chain in request.chains)
+        self.queue = deque(Pending(chain) for chain in (*((probe,) for probe in request.probes), *request.chains))
         self.workers: list[Worker] = []
+        self.gpus = Gpus()
+        self.work = work
 
     def run(self) -> None:
         """Answer every cell of the request; returns early when the parent goes."""
         try:
             while self.queue or self.workers:
-                while self.queue and len(self.workers) < self.limits.workers:
-                    self.workers.append(self._start(self.queue.popleft()))
-                self._pump()
+                self._give_up_lost()
+                while len(self.workers) < self.limits.workers and (pending := self._next()):
+                    self.workers.append(self._start(pending))
+                if self.workers:
+                    self._pump()
             self.parent.send(AllDone())
         finally:
             for worker in self.workers:
                 _kill(worker)
 
+    def _next(self) -> Pending | None:
+        """The first in the queue that need not wait for a GPU; where several share its cells, a portion of them."""
+        for pending in self.queue:
+            if job := self.gpus.claim(pending.chain[0]):
+                break
+        else:
+            return None
+        self.queue.remove(pending)
+        rest = pending.chain[1:]
+        if job.evidence is Evidence.MEASURED and job.cells:
+            waiting = len(job.cells) + sum(
+                len(x.cells) for p in self.queue for x in p.chain if x.devices == job.devices
+            )
+            job, left = split(job, portion(len(job.cells), waiting, self.gpus.left(job)))
+            if left:
+                self.queue.appendleft(replace(pending, chain=(left, *rest)))
+                rest = ()
+        return replace(pending, chain=(job, *rest))
+
+    def _give_up_lost(self) -> None:
+        """Answer for what waits for GPUs that are all lost."""
+        for pending in list(self.queue):
+            if why := self.gpus.hopeless(pending.chain[0]):
+                self.queue.remove(pending)
+                self._answer_lost(pending.chain[0], why)
+                if rest := pending.chain[1:]:
+                    self.queue.append(replace(pending, chain=rest))
+
+    def _answer_lost(self, job: Job, why: str) -> None:
+        if job.probe:
+            self._send_unprobed(job, why)
+        for cell in job.cells:
+            self.parent.send(Finished(CellResult(cell, job.evidence, Outcome(Status.WORKER_LOST, Stage.RUN, why))))
+
+    def _send_unprobed(self, job: Job, why: str) -> None:
+        assert job.target is not None
+        for device in job.devices:
+            self.parent.send(Probed(unprobed(device, job.target, why)))
+
     def _start(self, pending: Pending) -> Worker:
         ours, theirs = _FORK.Pipe(duplex=False)
         output = Output()
         process = _FORK.Process(
-            target=_enter, args=(os.getpid(), pending.chain[0], theirs, output.sink, self.parent, ours)
+            target=_enter,
+            args=(os.getpid(), partial(self.work, pending.chain[0], theirs), output.sink, self.parent, ours),
         )
         process.start()
         theirs.close()
@@ -225,7 +321,9 @@ class Supervisor:
                 if isinstance(message, Finished):
                     message = Finished(worker.explained(message.result))
                 worker.note(message)
-                if isinstance(message, Started | Finished):
+                if isinstance(message, DeviceAnswers):
+                    self.gpus.answered(worker.job)
+                if isinstance(message, Started | Finished | Probed):
                     self.parent.send(message)
 
     def _bury(self, worker: Worker) -> None:
@@ -234,6 +332,9 @@ class Supervisor:
         self._receive(worker)
         _end_group(worker)  # what its host code started goes with it, after a good end, too
         self.workers.remove(worker)
+        self._account_for_device(worker)
+        if worker.trying and worker.current:
+            worker.give_up(worker.trying, Baseline(Status.BASELINE_FAILED, cause_of_death(worker).message))
         blamed = _blamed(worker)
         if blamed:
             outcome = cause_of_death(worker)
@@ -243,15 +344,29 @@ class Supervisor:
         worker.output.close()
         self._queue_rest(worker)
 
+    def _account_for_device(self, worker: Worker) -> None:
+        """Free the worker's GPU, or count what speaks against it."""
+        self.gpus.release(worker.job)
+        if worker.job.evidence is Evidence.MEASURED and worker.process.is_alive():
+            self.gpus.lose(worker.job, "a process of an earlier cell holds it and could not be killed")
+        elif worker.without_device:
+            self.gpus.refused(worker.job, worker.refusal or _ending(worker))
+        elif worker.job.probe and not worker.probed:
+            self._send_unprobed(worker.job, f"the process that measured it ended: {_ending(worker)}")
+
     def _queue_rest(self, worker: Worker) -> None:
+        if worker.job.probe:
+            if worker.without_device:
+                self.queue.appendleft(Pending((replace(worker.job, device=None),)))
+            return
         known = (*worker.pending.known, *worker.known)
         rest = worker.pending.chain[1:]
         if left := worker.unfinished():
-            rest = (replace(worker.job, cells=left), *rest)
+            rest = (replace(worker.job, cells=left, device=None, given_up=_given_up(worker)), *rest)
         else:
             rest = tuple(job for job in (self._serve(job, known) for job in rest) if job.cells)
         if rest:
-            self.queue.appendleft(Pending(rest, known, killed=not worker.results))
+            self.queue.appendleft(Pending(rest, known, killed=not worker.results and not worker.given_up))
 
     def _serve(self, job: Job, known: Sequence[CellResult]) -> Job:
         """Send a SKU the results that hold for it; returns the job of the cells that are left."""
@@ -264,9 +379,11 @@ class Supervisor:
 def _blamed(worker: Worker) -> tuple[Cell, ...]:
     """Cells that a death costs: the one under way, or all where the process came to none.
 
-    None where it died between two cells, gave up an unusable device, or was killed from
-    outside before its first cell, unless that happened before.
+    None where it died between two cells, gave up an unusable device, got no answer from
+    it, came to its end by a baseline, or was killed from outside before its first cell, unless that happened before.
     """
+    if worker.without_device or worker.given_up:
+        return ()
     left = worker.unfinished()
     if worker.current is not None:
         return left[:1]
@@ -275,10 +392,18 @@ def _blamed(worker: Worker) -> tuple[Cell, ...]:
     return left
 
 
+def _given_up(worker: Worker) -> dict[Cell, dict[str, Baseline]]:
+    """Baselines of each cell that ended this process or an earlier one."""
+    before, now = worker.job.given_up, worker.given_up
+    return {cell: {**before.get(cell, {}), **now.get(cell, {})} for cell in (*before, *now)}
+
+
 def over_time(worker: Worker, limits: Limits) -> Outcome | None:
     """The outcome of a cell that is over the time of its stage or over its own."""
     now = time.monotonic()
     stage = limits.stage_seconds.get(worker.stage, limits.cell_seconds)
+    if worker.without_device and now - worker.stage_since > DEVICE_SECONDS:
+        return Outcome(Status.TIMEOUT, worker.stage, f"no answer to a new process within {DEVICE_SECONDS:g} s")
     if now - worker.stage_since > stage:
         what, limit = f"stage {worker.stage}", stage
     elif now - worker.cell_since > limits.cell_seconds:
@@ -335,11 +460,18 @@ def cause_of_death(worker: Worker) -> Outcome:
     if worker.killed_from_outside:
         text = f"killed from outside ({how}), as the kernel does when memory runs out, {worker.doing}"
         return Outcome(Status.WORKER_LOST, worker.stage, text)
-    said = telling_line(worker.said)
-    outcome = _death(worker, f"{how}: {said}" if said else how)
+    outcome = _death(worker, _ending(worker))
     if outcome.status is Status.CAPTURE_FAILED:
         return replace(outcome, message=f"host code ended the process: {outcome.message}")
     return outcome
+
+
+def _ending(worker: Worker) -> str:
+    """How a process ended, with what it said last."""
+    if worker.overrun:
+        return worker.overrun.message
+    how, said = describe_exit(worker.process.exitcode), telling_line(worker.said)
+    return f"{how}: {said}" if said else how
 
 
 _OWN_FAULTS = {Stage.INPUTS: Status.CAPTURE_FAILED, Stage.IMPORT: Status.CAPTURE_FAILED}
@@ -376,7 +508,7 @@ def cause_line(log: str) -> str | None:
     return scrub(_PROGRAM.sub("", (real or found)[0]))[:400] if found else None
 
 
-def _enter(supervisor: int, job: Job, connection: Connection, sink: int, *inherited: Connection) -> None:
+def _enter(supervisor: int, work: Callable[[], None], sink: int, *inherited: Connection) -> None:
     """First steps of a worker: die with the supervisor, write to the pipe, then work."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:  # it died before we asked
@@ -387,7 +519,7 @@ def _enter(supervisor: int, job: Job, connection: Connection, sink: int, *inheri
     for stream in (1, 2):
         os.dup2(sink, stream)
     os.close(sink)
-    _leave_after(lambda: work(job, connection))
+    _leave_after(work)
 
 
 def _leave_after(run: Callable[[], None]) -> NoReturn:
@@ -432,11 +564,29 @@ def main(arguments: list[str]) -> int:
     """Serve requests from the session at the other end of the given file descriptor."""
     parent = Connection(int(arguments[0]))
     _warm_up()
-    for request in _requests(parent.recv):
+    taken_over = [_left_over(Path(name)) for name in arguments[1:]]
+    for request in itertools.chain(taken_over, _requests(parent.recv)):
         with contextlib.suppress(EOFError, BrokenPipeError):
             parent.send(Ready())
+            if is_wanted(request.chains) and not load_compiler():
+                _start_over(arguments[0], request)
             Supervisor(parent, request).run()
     return 0
+
+
+def _start_over(parent: str, request: Request) -> NoReturn:
+    """Become a supervisor that has not loaded the compiler: CUDA would refuse every worker of this one."""
+    with tempfile.NamedTemporaryFile(prefix="portkit-request-", delete=False) as left:
+        left.write(pickle.dumps(request))
+    command = [sys.executable, "-m", "portkit.run.supervisor", parent, left.name]
+    os.execve(sys.executable, command, {**os.environ, OFF: "1"})
+
+
+def _left_over(path: Path) -> Request:
+    """The request that an earlier life of this process left."""
+    request: Request = pickle.loads(path.read_bytes())
+    path.unlink()
+    return request
 
 
 def _requests(receive: Callable[[], Any]) -> Iterator[Request]:

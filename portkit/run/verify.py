@@ -53,7 +53,7 @@ from portkit.run.guards import unwritten
 from portkit.run.inputs import hash_tensors
 from portkit.run.reference import Reference
 
-__all__ = ["UNFUSED_MULTIPLE", "VISIBLE", "Run", "compare", "judge", "worst_outcome"]
+__all__ = ["UNFUSED_MULTIPLE", "VISIBLE", "Run", "compare", "judge", "judge_baseline", "worst_outcome"]
 
 UNFUSED_MULTIPLE = 2.0
 """How many times the unfused chain's error a fused result may have."""
@@ -126,6 +126,28 @@ def judge(case: KernelCase, cell: Cell, run: Run) -> tuple[Verdict, Outcome]:
     if messages := [message for _, message, _ in judged if message]:
         outcomes.append(Outcome(Status.WRONG_RESULT, Stage.VERIFY, "; ".join(messages)))
     return replace(verdict, outputs=tuple(o for o, _, _ in judged), controls=refused), worst_outcome(outcomes)
+
+
+def judge_baseline(case: KernelCase, cell: Cell, run: Run) -> tuple[tuple[OutputError, ...], str]:
+    """Errors of a baseline's outputs by the fused function's own rule, and what is wrong in words.
+
+    Without controls: they try the check, which is the cell's.
+
+    Args:
+        case: the case.
+        cell: a cell of it.
+        run: the cell's, with the results of the baseline in place of the fused ones.
+    """
+    if fault := _fault_of_form(run):
+        return (), fault
+    tolerance = Tolerance(case, cell, run.truncates)
+    found = [
+        _compare_discrete(output, _rule_of(tolerance, output))
+        if output.discrete
+        else _compare_float(tolerance, output, root_mean_square(output.reference))
+        for output in _outputs(case, run)
+    ]
+    return tuple(error for error, _ in found), "; ".join(message for _, message in found if message)
 
 
 def worst_outcome(outcomes: Sequence[Outcome]) -> Outcome:
@@ -347,30 +369,42 @@ def _judge_output(case: KernelCase, cell: Cell, output: Output, truncates: bool)
 
 
 def _judge_float(tolerance: Tolerance, output: Output) -> Judged:
+    scale = root_mean_square(output.reference)
+    found, message = _compare_float(tolerance, output, scale)
+    check = _FloatCheck(output.reference, scale, found.limit)
+    return found, message, controls(check, output.fused.dtype, output.reference, scale, output.stale)
+
+
+def _compare_float(tolerance: Tolerance, output: Output, scale: float) -> tuple[OutputError, str]:
     reference, result = output.reference, output.fused
-    scale = root_mean_square(reference)
     own, other = (compare(result, reference, scale), compare(output.unfused, reference, scale))
     unfused_error = other.error if other.nonfinite_agree else None
     limit = tolerance.limit(result.dtype, unfused_error, scale, terms=output.terms)
     found = OutputError(
         output.name, output.dtype, own.error, unfused_error, limit.value, limit.rule, own.nonfinite_agree
     )
-    message = "" if own.within(limit.value) else what_is_wrong(output.name, own, limit, result, reference)
-    check = _FloatCheck(reference, scale, limit.value)
-    return found, message, controls(check, result.dtype, reference, scale, output.stale)
+    return found, "" if own.within(limit.value) else what_is_wrong(output.name, own, limit, result, reference)
 
 
 def _judge_discrete(tolerance: Tolerance, output: Output) -> Judged:
-    rule = DiscreteRule(output.margin, tolerance.band(output.band), output.step)
+    rule = _rule_of(tolerance, output)
+    found, message = _compare_discrete(output, rule)
+    check = _DiscreteCheck(output.reference, rule)
+    return found, message, controls(check, output.fused.dtype, output.reference, 1.0, output.stale)
+
+
+def _rule_of(tolerance: Tolerance, output: Output) -> DiscreteRule:
+    return DiscreteRule(output.margin, tolerance.band(output.band), output.step)
+
+
+def _compare_discrete(output: Output, rule: DiscreteRule) -> tuple[OutputError, str]:
     (share, index), (unfused_share, _) = (rule.wrong(x, output.reference) for x in (output.fused, output.unfused))
     found = OutputError(output.name, output.dtype, share, unfused_share, 0.0, rule.text, True, rule.band_share)
-    message = ""
-    if share:
-        where = position(index, output.fused.shape)
-        values = f"{_value(output.fused, where)}, not {_value(output.reference, where)}"
-        message = f"output {output.name}: {share:.2%} of the elements differ ({rule.text}), first at {where}: {values}"
-    check = _DiscreteCheck(output.reference, rule)
-    return (found, message, controls(check, output.fused.dtype, output.reference, 1.0, output.stale))
+    if not share:
+        return found, ""
+    where = position(index, output.fused.shape)
+    values = f"{_value(output.fused, where)}, not {_value(output.reference, where)}"
+    return found, f"output {output.name}: {share:.2%} of the elements differ ({rule.text}), first at {where}: {values}"
 
 
 def what_is_wrong(name: str, own: Difference, limit: Limit, result: torch.Tensor, reference: torch.Tensor) -> str:

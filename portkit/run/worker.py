@@ -14,23 +14,36 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
-import torch
-
 from portkit.errors import CaseError
 from portkit.model import Cell, CellResult, Evidence, Outcome, Shape, Stage, Status, Target
 from portkit.run import stages
+from portkit.run.baselines import DeviceLostError, Wanted
 from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
+from portkit.run.ceilings.probe import probe_device
 from portkit.run.interpret import interpret_cell
-from portkit.run.jobs import Compiling, Entered, Finished, Job, Started, Unusable
+from portkit.run.jobs import (
+    Compiling,
+    DeviceAnswers,
+    DeviceRefuses,
+    Entered,
+    Finished,
+    GivenUp,
+    Job,
+    Probed,
+    Started,
+    Trying,
+    Unusable,
+)
 from portkit.run.load import load_case
 from portkit.run.measure import Sanitize, measure_cell
 from portkit.run.output import mark
+from portkit.run.pinned import device_answers, device_refusal, only_device
 from portkit.run.sanitize import Sanitized, sanitize_cell
 from portkit.run.scrub import scrub
 from portkit.run.shim import install
@@ -49,8 +62,22 @@ class Means:
 
 def work(job: Job, connection: Connection) -> None:
     """Run every cell of the job and send each result as soon as it is there."""
+    if job.evidence is Evidence.MEASURED and not _take_device(job, connection):
+        return
+    if job.probe:
+        connection.send(Probed(probe_device(_target(job), _device_id(job) or "")))
+        return
     stages.listen(lambda stage: connection.send(Entered(stage)))
     work_through(job, _prepare(job, connection), connection)
+
+
+def _take_device(job: Job, connection: Connection) -> bool:
+    """Leave this process its GPU alone, and tell whether that answers."""
+    if job.device is not None:  # before CUDA or HIP is initialised in this process
+        os.environ.update(only_device(job.device.index, os.environ))
+    refusal = device_refusal()
+    connection.send(DeviceRefuses(scrub(refusal)) if refusal else DeviceAnswers())
+    return refusal is None
 
 
 def work_through(job: Job, means: Means, connection: Connection) -> None:
@@ -59,8 +86,13 @@ def work_through(job: Job, means: Means, connection: Connection) -> None:
         os.write(sys.stderr.fileno(), mark(number))
         connection.send(Started(job.evidence, cell))
         start = time.perf_counter()
-        result = means.run(cell)
-        connection.send(Finished(replace(result, seconds=time.perf_counter() - start)))
+        try:
+            result = means.run(cell)
+        except DeviceLostError as lost:
+            connection.send(GivenUp(lost.name, lost.found))
+            return
+        seconds = time.perf_counter() - start
+        connection.send(Finished(replace(result, seconds=seconds, device=_device_id(job))))
         if not (result.outcome.status.good or means.still_usable()):
             connection.send(Unusable())
             return
@@ -77,6 +109,9 @@ def _prepare(job: Job, connection: Connection) -> Means:
 
 def _builder(job: Job, connection: Connection) -> Means:
     target = _target(job)
+    if why := _no_limits(target):
+        missing = Outcome(Status.BACKEND_MISSING, Stage.LIMITS, f"{why}, so a build can't be judged")
+        return Means(lambda cell: CellResult(cell, job.evidence, missing))
     answers, mode = install(target)
     recorder = Recorder(
         target,
@@ -99,8 +134,6 @@ def _interpreter(job: Job, connection: Connection) -> Means:
 
 def _device(job: Job, connection: Connection) -> Means:
     target = _target(job)
-    if job.device_index is not None:  # before CUDA or HIP is initialised in this process
-        os.environ.update(only_device(job.device_index, os.environ))
     case = load_case(job.source)
 
     def watched() -> AbstractContextManager[Recorder]:
@@ -110,10 +143,24 @@ def _device(job: Job, connection: Connection) -> Means:
             on_compiled=lambda: stages.enter(Stage.RUN),
         )
 
+    def run(cell: Cell) -> CellResult:
+        known, trying = job.given_up.get(cell, {}), lambda name: connection.send(Trying(name))
+        baselines = Wanted(job.baselines, known, trying, device_answers)
+        result = measure_cell(
+            case,
+            cell,
+            target,
+            observe=None if unjudged else watched,
+            seed=job.seed,
+            sanitize=sanitize,
+            modes=job.modes,
+            baselines=baselines,
+        )
+        return replace(result, nulls={**result.nulls, "build": unjudged}) if unjudged else result
+
+    unjudged = _no_limits(target)
     sanitize = _sanitizer(job) if job.sanitize else None
-    return Means(
-        lambda cell: measure_cell(case, cell, target, observe=watched, seed=job.seed, sanitize=sanitize), device_answers
-    )
+    return Means(run, device_answers)
 
 
 def _sanitizer(job: Job) -> Sanitize:
@@ -126,20 +173,14 @@ def _sanitizer(job: Job) -> Sanitize:
     return lambda cell, shape: run(replace(cell, shape=shape), shape)
 
 
-def only_device(index: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that leave one device visible, counted among those that are visible now."""
-    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-    visible = next((environment[name] for name in names if environment.get(name)), None)
-    return dict.fromkeys(names, visible.split(",")[index].strip() if visible else str(index))
+def _device_id(job: Job) -> str | None:
+    return job.device.device_id if job.device else None
 
 
-def device_answers() -> bool:
-    """Whether the device still works for this process; a fault ruins its context for good."""
-    try:
-        torch.cuda.synchronize()
-        return int(torch.ones(1, device="cuda").add(1).item()) == 2
-    except Exception:
-        return False
+def _no_limits(target: Target) -> str | None:
+    """Why launches on the target can't be judged; None where they can."""
+    arch = target.architecture
+    return None if arch.sourced else f"no source that portkit has gives the limits of {arch.name}"
 
 
 def _target(job: Job) -> Target:

@@ -14,7 +14,7 @@ The cuts are tried in this order until the line fits:
    ``build.tuning.omitted_failed`` counts the others, and blob ``tuning`` has them.
 5. ``variant_params`` of more than 256 bytes go to a blob of that name, and ``nulls`` says so;
    the texts of the first cut are cut to 80 characters.
-6. ``asked``, then ``verdict``, ``timing``, ``build`` and ``work`` go to a blob of their name,
+6. ``asked``, ``baselines``, then ``verdict``, ``timing``, ``build`` and ``work`` go to a blob of their name,
    and ``nulls`` says so.
 7. ``nulls`` as a whole, then ``blobs`` as a whole, go to a blob of their name.
 
@@ -32,7 +32,7 @@ from portkit.errors import ReportError
 from portkit.model import NONFINITE_FAMILIES, Build, Launch, Record
 from portkit.store.schema import encode, plain, storable
 
-LIMIT: Final = 4096
+LIMIT: Final = 8192
 """Most bytes of a record's line, newline included."""
 
 MESSAGE_CHARACTERS: Final = 400
@@ -76,7 +76,7 @@ def _cuts(whole: Record, store_blob: StoreBlob) -> Iterator[Callable[[Record], R
     yield lambda record: _omit_launches(record, store_blob)
     yield lambda record: _move_params(record, store_blob)
     yield lambda record: _cut_texts(record, whole, BRIEF_CHARACTERS, store_blob)
-    for part in ("asked", "verdict", "timing", "build", "work"):
+    for part in ("asked", "baselines", "verdict", "timing", "build", "work"):
         yield lambda record, part=part: _move_part(record, part, store_blob)  # type: ignore[misc]
     yield lambda record: _move_nulls(record, whole, store_blob)
     yield lambda record: _move_blobs(record, store_blob)
@@ -207,7 +207,7 @@ def _move_part(record: Record, part: str, store_blob: StoreBlob) -> Record:
         return record
     record = _with_blob(record, part, store_blob(part, _json(value)))
     nulls = {**record.nulls, part: _MOVED.format(part)}
-    emptied: dict[str, Any] = {part: {} if part in ("asked", "variant_params") else None}
+    emptied: dict[str, Any] = {part: {} if part in ("asked", "baselines", "variant_params") else None}
     return dataclasses.replace(record, nulls=nulls, **emptied)
 
 

@@ -1,6 +1,7 @@
 """Writes a report as its run goes on, and reads it back.
 
-``<folder>/<run id>.jsonl`` holds a header, one line a record and an ``end`` line. Each
+``<folder>/<run id>.jsonl`` holds a header, one line a record and an ``end`` line; hardware
+counters come in lines of their own after the records, figures of a device in one a device. Each
 record is on the disk before the run shows its outcome, so a killed run keeps what it
 showed; workers go on with other cells meanwhile. A run that was cut short goes on in the
 same file after a ``resume`` line; where a cell is run again after it, the newest record counts.
@@ -19,13 +20,13 @@ import fcntl
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from portkit.errors import ReportError
-from portkit.model import End, Header, Record, Resume
+from portkit.model import Counters, DeviceProbe, End, Header, Record, Resume
 from portkit.store import schema
 from portkit.store.fit import encode_fitting
 
@@ -115,6 +116,18 @@ class Journal:
         self._seen.add(identity)
         self._statuses[identity] = kept.outcome.status.value
         return kept
+
+    def add(self, value: Counters | DeviceProbe) -> None:
+        """Write what belongs to a record written before, or to a device, and wait until the disk has it.
+
+        Raises:
+            ReportError: the disk refused, it is of another run, or of a cell without a record.
+        """
+        if value.run_id != self.header.run_id:
+            raise ReportError(f"a line of another run, {value.run_id}", place=str(self.path))
+        if isinstance(value, Counters) and (value.cell_key, value.evidence.value) not in self._statuses:
+            raise ReportError(f"counters of a cell without a record, {value.cell_key}", place=str(self.path))
+        self._write(schema.encode(value))
 
     def store_blob(self, name: str, content: bytes) -> str:
         """Keep content beside the report under its sha256, and return that.
@@ -210,6 +223,8 @@ class Report:
     partial: str | None  # why it is not whole; None when it is
     resumes: tuple[Resume, ...] = ()
     sums: tuple[str, ...] = ()  # checksums of all lines after the header, in order
+    counters: Mapping[Identity, Counters] = field(default_factory=dict)  # of the records above
+    probes: tuple[DeviceProbe, ...] = ()  # of each device the newest
 
 
 def read_report(path: Path) -> Report:
@@ -303,7 +318,17 @@ def _assemble(path: Path, lines: list[tuple[int, bytes]], *, cut_off: bool) -> R
         reading.sums.append(body["sum"])
     records = tuple(reading.latest.values())
     partial = _why_partial(header, len(records), reading.end, cut_off=cut_off)
-    return Report(str(path), header, records, reading.end, partial, tuple(reading.resumes), tuple(reading.sums))
+    return Report(
+        str(path),
+        header,
+        records,
+        reading.end,
+        partial,
+        tuple(reading.resumes),
+        tuple(reading.sums),
+        reading.counters,
+        tuple(reading.probes.values()),
+    )
 
 
 class _Reading:
@@ -313,6 +338,8 @@ class _Reading:
         self.path = path
         self.header = header
         self.latest: dict[Identity, Record] = {}
+        self.counters: dict[Identity, Counters] = {}
+        self.probes: dict[str, DeviceProbe] = {}  # by device
         self.resumes: list[Resume] = []
         self.end: End | None = None
         self.sums: list[str] = []
@@ -335,10 +362,15 @@ class _Reading:
             return
         if self.end is not None:
             raise ReportError("a line after the end line", place=self._place(number), remedy=_REMEDY_TWO_RUNS)
-        if isinstance(value, Record):
-            self._take_record(value, number)
-        else:
-            self._take_end(value)
+        match value:
+            case Record():
+                self._take_record(value, number)
+            case Counters():
+                self._take_counters(value, number)
+            case DeviceProbe():
+                self.probes[value.device_id] = value
+            case End():
+                self._take_end(value)
 
     def _take_record(self, record: Record, number: int) -> None:
         earlier = self._lines.setdefault(_identity(record), number)
@@ -349,6 +381,17 @@ class _Reading:
                 remedy="delete the report and run it again; a run writes each cell once",
             )
         self.latest[_identity(record)] = record
+        self.counters.pop(_identity(record), None)  # they were of the record before
+
+    def _take_counters(self, counters: Counters, number: int) -> None:
+        identity = (counters.cell_key, counters.evidence.value)
+        if identity not in self.latest:
+            raise ReportError(
+                f"counters of a cell without a record, {counters.cell_key}",
+                place=self._place(number),
+                remedy="take the report from its host again",
+            )
+        self.counters[identity] = counters
 
     def _take_end(self, end: End) -> None:
         counts = collections.Counter(record.outcome.status.value for record in self.latest.values())

@@ -21,7 +21,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from portkit.errors import ReportError
-from portkit.model import Evidence, Header, Record
+from portkit.model import Counters, DeviceProbe, Evidence, Header, Record
 from portkit.store.journal import Report, read_report, why_no_report
 
 
@@ -32,6 +32,7 @@ class Row:
     record: Record
     other_runs: tuple[Record, ...]  # newest first, of any host and toolchain
     older_source: bool  # another evidence of the cell has a newer source
+    counters: Counters | None = None  # of that record
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Dataset:
     warnings: tuple[str, ...]
     partial: Mapping[str, str]  # run id → why
     paths: Mapping[str, str] = field(default_factory=dict, compare=False)  # run id → report; its blobs lie beside it
+    probes: tuple[DeviceProbe, ...] = ()  # of every run, in the order of its headers
 
 
 def merge(paths: Sequence[Path]) -> Dataset:
@@ -141,18 +143,23 @@ def _merged(reports: Sequence[Report]) -> Dataset:
     groups = collections.defaultdict(list)
     for record in records:
         groups[record.keys.cell_key, record.evidence.value].append(record)
-    rows = tuple(_row(groups[key], ranking) for key in sorted(groups))
+    counters = {report.header.run_id: report.counters for report in reports}
+    rows = tuple(_row(groups[key], ranking, counters) for key in sorted(groups))
     headers = tuple(report.header for report in reports)
     paths = {report.header.run_id: report.path for report in reports}
-    warnings = (*_failure_warnings(headers), *_warnings(rows, partial))
-    return Dataset(headers, rows, warnings, partial, paths)
+    probes = tuple(probe for report in reports for probe in report.probes)
+    warnings = (*_failure_warnings(headers), *_warnings(rows, partial), *_sharing_warnings(probes))
+    return Dataset(headers, rows, warnings, partial, paths, probes)
 
 
-def _row(records: Iterable[Record], ranking: _Ranking) -> Row:
+CountersOfRuns = Mapping[str, Mapping[tuple[str, str], Counters]]
+
+
+def _row(records: Iterable[Record], ranking: _Ranking, counters: CountersOfRuns) -> Row:
     shown, *others = sorted(records, key=ranking, reverse=True)
     others.sort(key=lambda record: ranking.run_rank[record.run_id], reverse=True)
     stale = shown.keys.source_hash != ranking.newest_source[shown.keys.cell_key]
-    return Row(shown, tuple(others), stale)
+    return Row(shown, tuple(others), stale, counters[shown.run_id].get((shown.keys.cell_key, shown.evidence.value)))
 
 
 def _by_toolchain(record: Record) -> bool:
@@ -178,6 +185,15 @@ def _failure_warnings(headers: Iterable[Header]) -> Iterator[str]:
             kernels = _count(len(causes), "kernel")
             named = "; ".join(causes[:_CAUSES] + more)
             yield f"run {header.run_id} has no rows of {kernels} whose file can't be used: {named}"
+
+
+def _sharing_warnings(probes: Iterable[DeviceProbe]) -> Iterator[str]:
+    for probe in probes:
+        if probe.other_processes:
+            yield (
+                f"run {probe.run_id} shared device {probe.device_id} with others, so its times are disturbed "
+                f"(processes: {probe.other_processes})"
+            )
 
 
 def _brief(text: str) -> str:

@@ -70,6 +70,7 @@ def make_record(  # all but two by keyword
         build=_plain_build(result.build),
         verdict=result.verdict,
         timing=_with_samples(result.timing, blobs or {}),
+        baselines=dict(result.baselines),
         work=result.work,
         asked=plain(result.asked),
         nulls=dict(result.nulls),

@@ -1,7 +1,11 @@
 """The layout of a report's lines, and its version.
 
 A report is JSON lines. Each line is one object: ``kind`` (``header``, ``record``,
-``resume`` or ``end``), the fields of the value of that name in :mod:`portkit.model`, and ``sum``.
+``resume``, ``counters``, ``device`` or ``end``), the fields of the value of that name in
+:mod:`portkit.model` (``DeviceProbe`` for ``device``), and ``sum``.
+
+A field at its default (null, an empty list, False) is left out, so that a line holds what is
+known; a default that changes is a new version, with an upgrade that writes the old one out.
 
 ``sum`` is the first 12 hexadecimal digits of sha256 over the kind, a space and the
 canonical JSON of the other fields: keys sorted, no spaces. It finds damage and edits by
@@ -9,7 +13,7 @@ hand; canonical text rather than the bytes, so that a tool which only reorders k
 no harm, and sha256 since every other key of a record is one already. It is no signature.
 
 The version counts layouts, apart from the package's version. A newer one is refused by
-name; an older one goes through one function per version in :data:`UPGRADES`.
+name; an older one goes through one function per version, in :mod:`portkit.store.upgrades`.
 """
 
 from __future__ import annotations
@@ -25,20 +29,19 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from portkit.errors import ReportError
-from portkit.model import SCHEMA_VERSION, End, Header, Record, Resume
+from portkit.model import SCHEMA_VERSION, Counters, DeviceProbe, End, Header, Record, Resume
+from portkit.store.upgrades import UPGRADES, Body
 
-Value = Header | Record | Resume | End
-Body = dict[str, Any]
+Value = Header | Record | Resume | Counters | DeviceProbe | End
 
 KINDS: Final[Mapping[str, type[Value]]] = {
     "header": Header,
     "record": Record,
     "resume": Resume,
+    "counters": Counters,
+    "device": DeviceProbe,
     "end": End,
 }
-
-UPGRADES: dict[int, Callable[[str, Body], Body]] = {}
-"""Version → function of (kind, fields) that gives the fields of the next version."""
 
 _SUM_DIGITS = 12
 
@@ -59,8 +62,12 @@ def plain(value: Any) -> Any:
     Raises:
         ReportError: JSON has no such value: an odd key of a mapping, a circle, too deep, too long a number.
     """
+    return _plain_value(value, _plain)
+
+
+def _plain_value(value: Any, form: Callable[[Any], Any]) -> Any:
     try:
-        return json.loads(json.dumps(value, default=_plain))
+        return json.loads(json.dumps(value, default=form))
     except (TypeError, ValueError, RecursionError) as error:
         raise ReportError(f"can't be stored: {error}", remedy="use plain numbers, texts, lists and mappings") from error
 
@@ -97,7 +104,7 @@ def encode(value: Value) -> bytes:
         ReportError: a field has not the type that the model says, so no reader would take it.
     """
     kind = _kind_of(value)
-    fields = _cleaned(plain(value))
+    fields = _cleaned(_plain_value(value, _sparse))
     text = _canonical(fields)
     _validate(kind, text, f"{kind} not written")
     line = {"kind": kind, **fields, "sum": _checksum(kind, text)}
@@ -116,7 +123,7 @@ def parse(line: bytes, place: str) -> tuple[str, Body]:
         raise ReportError(f"not a line of a report: {error}", place=place, remedy=_REMEDY_DAMAGED) from None
     if not isinstance(body, dict) or body.get("kind") not in KINDS:
         raise ReportError(
-            "not a line of a portkit report: it has no kind header, record, resume or end",
+            f"not a line of a portkit report: it has none of the kinds {', '.join(KINDS)}",
             place=place,
             remedy="name a report that `pytest --benchmark` wrote",
         )
@@ -181,6 +188,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
+
+
+def _sparse(value: Any) -> Any:
+    """As :func:`_plain`, but of a dataclass only what differs from its defaults, and the schema version."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return _plain(value)
+    fields = {field.name: (getattr(value, field.name), field) for field in dataclasses.fields(value)}
+    return {name: given for name, (given, field) in fields.items() if name == "schema" or given != _default(field)}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    """Default of a field; one that it must be given has a default that nothing equals."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default if field.default is not dataclasses.MISSING else object()
 
 
 def _kind_of(value: Value) -> str:

@@ -7,11 +7,13 @@ The catalogue's own data is in ``data/``; users add SKUs in files of their own, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from portkit.errors import CatalogError, nearest
-from portkit.model import Architecture, Target
+from portkit.model import Architecture, Platform, Target
 from portkit.targets import tables
 from portkit.targets.tables import PEAKS, VENDORS, Sku, without_brand
 
@@ -83,19 +85,23 @@ class Catalog:
         Returns:
             The SKU whose name, architecture, units and memory agree. A device that
             is none of the catalogue's, or a part of one (MIG, CPX), is a target of
-            its own: what the runtime says of it, the limits of its architecture.
+            its own: what the runtime says of it, the limits of its architecture. Where
+            the catalogue has no limits of that, the architecture is not ``sourced``.
 
         Raises:
-            CatalogError: the limits of its architecture are not in the catalogue.
+            CatalogError: that is no name of an architecture.
         """
-        arch = self.architecture(architecture)
-        users_first = reversed(self._skus.values())
-        known = (sku.target for sku in users_first if _same_name(sku, name) and sku.target.architecture == arch)
+        arch = self._find_architecture(architecture) or unsourced(architecture)
+        users_first = [sku for sku in reversed(self._skus.values()) if sku.target.architecture == arch]
+        known = (sku.target for sku in users_first if _same_name(sku, name))
         match = next((target for target in known if _same_size(target, units, memory_bytes)), None)
+        if match is None and _NAMELESS.fullmatch(without_brand(name)):
+            match = _only_one(sku.target for sku in users_first if _is_size(sku.target, units, memory_bytes))
         return match or self._own_target(name, arch, units, memory_bytes)
 
     def _own_target(self, name: str, arch: Architecture, units: int | None, memory_bytes: int | None) -> Target:
-        slug = _slug(without_brand(name)) or _slug(arch.name)
+        told = without_brand(name)
+        slug = _slug(arch.name if _NAMELESS.fullmatch(told) else told) or _slug(arch.name)
         if slug in self:
             slug += f"{units}units" if units else "unknown"
         return Target(
@@ -110,7 +116,7 @@ class Catalog:
             l2_mib=None,
             last_level_cache_mib=None,
             peak_tflops=dict.fromkeys(PEAKS),
-            source="as the device's runtime says; limits of its architecture",
+            source=f"as the device's runtime says; {'' if arch.sourced else 'no '}limits of its architecture",
             notes="not an SKU of the catalogue",
         )
 
@@ -160,12 +166,51 @@ def bare(arch: Architecture) -> Target:
     )
 
 
+def unsourced(name: str) -> Architecture:
+    """An architecture of which only the name is known: it can be measured on, and nothing else.
+
+    Raises:
+        CatalogError: that is no name of an architecture.
+    """
+    match = _ARCHITECTURE.fullmatch(name.partition(":")[0])
+    if match is None:
+        raise CatalogError(f"{name!r} is no architecture", remedy="one is written as sm_90 or gfx942")
+    platform = Platform.ROCM if match["rocm"] else Platform.CUDA
+    unknown: dict[str, Any] = {each.name: 0 for each in fields(Architecture) if each.type == "int"}
+    unknown |= dict.fromkeys(("family", "unit", "check", "source"), "unknown")
+    return Architecture(
+        name=match["rocm"] or f"sm_{match['cuda']}",
+        platform=platform,
+        barriers_per_block_slot=None,
+        tensor_memory_columns=None,
+        carveout_kib=(),
+        sourced=False,
+        **unknown,
+    )
+
+
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def _same_name(sku: Sku, name: str) -> bool:
     return re.fullmatch(sku.device_name, without_brand(name), re.IGNORECASE) is not None
+
+
+_NAMELESS = re.compile(r"(graphics)?", re.IGNORECASE)
+"""What ROCm calls a device whose name its tables lack: nothing, or ``AMD Radeon Graphics``."""
+
+
+def _only_one(targets: Iterable[Target]) -> Target | None:
+    """The target, if it is one alone."""
+    found = list(targets)
+    return found[0] if len(found) == 1 else None
+
+
+def _is_size(target: Target, units: int | None, memory_bytes: int | None) -> bool:
+    """Whether units and memory are known on both sides, and agree."""
+    known = None not in (units, memory_bytes, target.runtime_unit_count, target.memory_bytes)
+    return known and _same_size(target, units, memory_bytes)
 
 
 def _same_size(target: Target, units: int | None, memory_bytes: int | None) -> bool:

@@ -8,9 +8,11 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from portkit.baselines import Library
 from portkit.cli import doctor
 from portkit.cli.doctor import Facts, examine
 from portkit.run import host as probe
+from portkit.run.neighbours.use import Use
 from portkit.targets.catalog import load_catalog
 
 HOST = {
@@ -20,7 +22,14 @@ HOST = {
     "driver": "580.1",
     "backends": ["amd", "nvidia"],
     "devices": [
-        {"name": "NVIDIA H200", "target": "h200", "architecture": "sm_90", "index": 0, "memory_bytes": 150 * 2**30}
+        {
+            "name": "NVIDIA H200",
+            "target": "h200",
+            "architecture": "sm_90",
+            "index": 0,
+            "memory_bytes": 150 * 2**30,
+            "device_id": "d0",
+        }
     ],
 }
 
@@ -41,6 +50,17 @@ def test_whole_host_has_no_blocked_line(tmp_path):
     assert found["torch"].state == doctor.OK
     assert found["GPU 0"].found == "NVIDIA H200: target h200, sm_90, 150 GiB"
     assert found["driver"].found == "580.1"
+
+
+def test_a_gpu_that_others_use_is_a_gap_with_its_remedy(tmp_path):
+    found = {each.name: each for each in examine(Facts(HOST, {}, tmp_path, {"d0": Use(2)}))}["GPU 0"]
+    assert (found.state, found.found) == (
+        doctor.GAP,
+        "NVIDIA H200: target h200, sm_90, 150 GiB; 2 other processes use it",
+    )
+    assert "--portkit-shared-device" in found.remedy
+    alone = {each.name: each for each in examine(Facts(HOST, {}, tmp_path, {"d0": Use(0)}))}["GPU 0"]
+    assert alone.state == doctor.OK
 
 
 @pytest.mark.parametrize(("node", "gpu"), [("nvidia0", "NVIDIA"), ("kfd", "AMD")])
@@ -82,6 +102,38 @@ def test_counter_permission(tmp_path, value, state):
     check = checks(tmp_path)["NVIDIA counters"]
     assert check.state == state
     assert bool(check.remedy) == (state == "gap")
+
+
+def test_an_administrator_may_read_counters(tmp_path):
+    make(tmp_path, "proc/driver/nvidia/params", "RmProfilingAdminOnly: 1\n")
+    make(tmp_path, "proc/self/status", "Name:\tpython\nCapEff:\t000001ffffffffff\n")
+    assert checks(tmp_path)["NVIDIA counters"].state == doctor.OK
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "found"),
+    [
+        ("2025.3.1.0", "ok", "ncu 2025.3.1.0"),
+        ("2019.5.3", "gap", "ncu 2019.5.3 is too old: no counters of NVIDIA GPUs"),
+    ],
+)
+def test_ncu_and_its_version(tmp_path, monkeypatch, version, state, found):
+    make(tmp_path, "ncu", f"#!/bin/sh\necho 'Version {version} (build 1)'\n")
+    (tmp_path / "ncu").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    check = checks(tmp_path)["ncu"]
+    assert (check.state, check.found) == (state, found)
+    assert bool(check.remedy) == (state == "gap")
+
+
+def test_baseline_libraries_are_named_with_their_versions(tmp_path, monkeypatch):
+    there, missing = Library("pytest", "pytest"), Library("no-such-library", "no_such_library")
+    monkeypatch.setattr(doctor, "KNOWN", (there, missing))
+    found = checks(tmp_path)
+    assert (found["baseline pytest"].state, found["baseline pytest"].found) == (doctor.OK, pytest.__version__)
+    gap = found["baseline no-such-library"]
+    assert (gap.state, gap.found) == (doctor.GAP, "not installed: no speedup over it")
+    assert gap.remedy.startswith("pip install no-such-library")
 
 
 def test_every_gap_has_a_remedy(tmp_path, monkeypatch):
@@ -182,7 +234,7 @@ FUTURE = Properties(name="NVIDIA X", major=99, minor=0, multi_processor_count=1,
 
 @pytest.mark.parametrize(
     ("properties", "target", "arch"),
-    [(NVIDIA, "h200", "sm_90"), (AMD, "mi300x", "gfx942"), (FUTURE, "sm990", "sm_990")],
+    [(NVIDIA, "h200", "sm_90"), (AMD, "mi300x", "gfx942"), (FUTURE, "x", "sm_990")],
 )
 def test_devices_get_their_target(properties, target, arch):
     device = probe._device(0, properties, load_catalog(), b"salt")

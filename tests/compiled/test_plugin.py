@@ -198,6 +198,8 @@ def test_a_reference_that_raises(project):
     [
         (["--portkit-target", "h2000"], "*unknown target 'h2000'*"),
         (["--portkit-tier", "quik"], "*quik*"),
+        (["--portkit-modes", "warm,hot"], "*--portkit-modes: not a mode of timing: 'hot'*"),
+        (["--portkit-devices", "977"], "*--portkit-devices: no GPU 977 is here*"),
         (["--portkit-matrix", "none.yaml"], "*no matrix at none.yaml*"),
         (["tests"], "*collects the matrix and nothing else*"),
         (["--portkit-report", "matrix.yaml/reports"], "*matrix.yaml/reports*"),
@@ -220,6 +222,7 @@ def test_bad_options_give_a_message_and_no_traceback(project, arguments, message
         (["--portkit-matrix", "matrix.txt"], "*a matrix is a .yaml or .yml file, not matrix.txt*"),
         (["--portkit-matrix", "a[[]b] c/matrix.yaml"], "*pytest takes the bracket in a[[]b] c/matrix.yaml for*"),
         (["--portkit-cell-seconds", "-5"], "*--portkit-cell-seconds: not a time in seconds: -5*"),
+        (["--portkit-devices", "0,h200"], "*--portkit-devices: not the index of a GPU: 'h200'*"),
         (["--portkit-wait", "nan"], "*--portkit-wait: not a time in seconds: nan*"),
         (["--portkit-limit", "compile=inf"], "*not a time limit: 'compile=inf'*"),
         (["-p", "xdist", "--dist", "load", "--tx", "2*popen"], "*drop -n / --numprocesses, --dist and --tx*"),

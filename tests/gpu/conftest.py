@@ -18,8 +18,14 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture
-def target():
+def target(module_target):
     """The catalogue's target of the device here, or its bare architecture."""
+    return module_target
+
+
+@pytest.fixture(scope="module")
+def module_target():
+    """The same, for fixtures of a module."""
     from portkit.targets.catalog import load_catalog
 
     major, minor = torch.cuda.get_device_capability()

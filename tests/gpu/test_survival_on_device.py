@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import time
@@ -50,6 +51,7 @@ def measure(devices):
         ("wild_store", Status.DEVICE_FAULT),
         ("endless", Status.TIMEOUT),
         ("aborts", Status.WORKER_LOST),
+        ("hoards", Status.LAUNCH_ERROR),
         ("too_large_a_grid", Status.LAUNCH_ERROR),
     ],
 )
@@ -71,6 +73,7 @@ targets: [h200]
 
 def start(folder, *arguments):
     command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", "-k", "measured and 4096"]
+    command += ["--portkit-shared-device", "--portkit-probe", "off"]  # this process has a context, too
     return subprocess.Popen(
         [*command, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -97,3 +100,21 @@ def test_a_second_run_on_the_device_is_refused_or_waits_and_device_ids_are_kept(
     assert [record.device_id for record in report.records] == [devices[0].device_id]
     again = start(tmp_path, "--portkit-resume", "--portkit-same-device")
     assert again.wait(timeout=120) == 0
+
+
+def test_a_device_that_is_gone_ends_its_cells_quickly(measure, devices, monkeypatch):
+    """Played by an index that no device has: every new process finds none."""
+    gone = dataclasses.replace(devices[0], index=len(devices) + 7, device_id="gone")
+    target = load_catalog().get(gone.target)
+    cells = [Cell("aborts", Direction.FORWARD, (n,), "float32", "default", target.name) for n in range(1024, 1124)]
+    planned = [PlannedCell(cell, Evidence.MEASURED) for cell in cells]
+    source = CaseSource("aborts", path=str(CASES / "poison.py"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    session = Session(Limits(workers=1))
+    begin = time.monotonic()
+    found = list(session.results(chains_for(planned, {"aborts": source}, {target.name: target}, [gone])))
+    session.close()
+    assert time.monotonic() - begin < 60
+    assert {result.outcome.status for result in found} == {Status.WORKER_LOST}
+    assert len(found) == 100
+    assert found[0].outcome.message.startswith(f"GPU {gone.index}, {gone.name}, no longer answers: ")

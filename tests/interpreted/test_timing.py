@@ -1,4 +1,4 @@
-"""Statistics of samples; no GPU needed."""
+"""Statistics of samples, what a record holds of them, and when sampling stops; no GPU needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ import math
 
 import pytest
 
-from portkit.run.timing import Samples, clock, median_interval_rank, summarize
+from portkit.errors import HostError
+from portkit.model import DeviceState
+from portkit.run.timing import statistics
+from portkit.run.timing.asked import parse_modes
+from portkit.run.timing.readings import named, throttle_reasons
+from portkit.run.timing.rounds import Bounds, until_settled
+from portkit.run.timing.samples import Samples
+from portkit.run.timing.statistics import clock, median_interval_rank, of_rounds, outliers, relative_half_width
+from portkit.run.timing.summary import summarize
+from portkit.run.timing.trace import MARKER, Activity, TraceError, portkit_marks_a_traced_call, split
+
+# --------------------------------------------------------------------------
+# Medians and intervals
 
 
 def coverage(count, rank):
@@ -31,21 +43,270 @@ def test_too_few_samples_are_refused():
         clock([1.0] * 5)
 
 
-def test_clock_by_hand():
-    found = clock([9.0, 1.0, 3.0, 2.0, 5.0, 4.0, 8.0, 7.0, 6.0, 100.0])
-    assert (found.median_ms, found.low_ms, found.high_ms, found.samples) == (5.5, 2.0, 9.0, 10)
+def test_half_width_by_hand():
+    assert relative_half_width([9.0, 1.0, 3.0, 2.0, 5.0, 4.0, 8.0, 7.0, 6.0, 100.0]) == (9.0 - 2.0) / 2 / 5.5
+    assert relative_half_width([1.0] * 5) == math.inf
+
+
+def exact_bootstrap(samples, confidence=0.95):
+    """Bounds of the percentile bootstrap of the median of an odd number of unlike samples, without drawing.
+
+    The median of a resample is at most the k-th smallest sample where more than half of its
+    draws are: a binomial sum.
+    """
+    count = len(samples)
+    half = count // 2 + 1
+
+    def at_most(k):
+        share = k / count
+        return sum(math.comb(count, n) * share**n * (1 - share) ** (count - n) for n in range(half, count + 1))
+
+    tail = (1 - confidence) / 2
+    low = next(k for k in range(1, count + 1) if at_most(k) >= tail)
+    high = next(k for k in range(1, count + 1) if at_most(k) >= 1 - tail)
+    return sorted(samples)[low - 1], sorted(samples)[high - 1]
+
+
+def test_bootstrap_is_that_of_all_resamples():
+    samples = [float(each * each % 101) for each in range(51)]
+    assert len(set(samples)) == 51
+    found = clock(samples)
+    low, high = exact_bootstrap(samples)
+    near = sorted(samples)
+    assert abs(near.index(found.low_ms) - near.index(low)) <= 1
+    assert abs(near.index(found.high_ms) - near.index(high)) <= 1
+    assert found.median_ms == near[25]
+
+
+def test_the_same_samples_give_the_same_interval():
+    samples = [1.0 + 0.01 * (each % 7) for each in range(40)]
+    assert clock(samples) == clock(samples)
+
+
+def test_ratio_divides_medians_and_keeps_what_a_round_shares():
+    drift = [1.0 + 0.2 * (each % 11) / 10 for each in range(60)]  # both functions slow down together
+    series = {"fused": drift, "eager": [3.0 * each for each in drift]}
+    medians, ratios = of_rounds(series, "fused")
+    assert medians["fused"].high_ms / medians["fused"].low_ms > 1.02
+    assert ratios["eager"].value == pytest.approx(3.0, rel=1e-12)
+    assert ratios["eager"].low == pytest.approx(3.0, rel=1e-12)
+    assert ratios["eager"].high == pytest.approx(3.0, rel=1e-12)
+
+
+def test_drawing_functions_apart_would_widen_that_ratio():
+    drift = [1.0 + 0.2 * (each % 11) / 10 for each in range(60)]
+    shuffled = drift[7:] + drift[:7]
+    ratio = of_rounds({"fused": drift, "eager": shuffled}, "fused")[1]["eager"]
+    assert ratio.value == 1.0
+    assert ratio.high - ratio.low > 0.01
+
+
+def test_outliers_are_counted_and_stay():
+    samples = [10.0, 10.1, 9.9, 10.05, 9.95, 10.1, 9.9, 10.0, 25.0]
+    assert outliers(samples) == 1
+    found = clock(samples)
+    assert (found.samples, found.outliers) == (9, 1)
+
+
+def test_a_step_of_the_timer_is_no_outlier():
+    assert outliers([0.005376] * 20 + [0.005408, 0.005344]) == 0
+    assert outliers([0.005376] * 20 + [0.005408, 0.0057]) == 1
+    assert outliers([0.005376] * 20) == 0
+
+
+# --------------------------------------------------------------------------
+# When to stop
+
+
+def sampled(values):
+    """A sampler that hands out values, and how many rounds were asked for."""
+    asked = []
+
+    def sample(rounds):
+        asked.append(rounds)
+        return [{"fused": next(values)} for _ in range(rounds)]
+
+    return sample, asked
+
+
+def test_steady_samples_end_it_as_soon_as_there_are_enough():
+    sample, asked = sampled(iter([1.0] * 1000))
+    done = until_settled(sample, float, Bounds(seconds=60, fewest=10, least=30, step=15))
+    assert (len(done.rounds), done.settled, asked) == (40, True, [10, 15, 15])
+
+
+def test_it_goes_on_until_the_median_is_known_to_half_a_per_cent():
+    values = [1.0 + 0.1 * (each * each % 101) / 101 for each in range(1000)]
+    sample, _ = sampled(iter(values))
+    done = until_settled(sample, float, Bounds(seconds=60, least=20, step=10))
+    count = len(done.rounds)
+    assert 20 < count < 1000
+    assert relative_half_width(values[:count]) <= 0.005 < relative_half_width(values[: count - 10])
+    assert done.settled
+
+
+def test_a_time_limit_ends_it_after_ten_rounds_and_is_said():
+    sample, _ = sampled(iter([1.0] * 1000))
+    done = until_settled(sample, float, Bounds(seconds=0))
+    assert (len(done.rounds), done.settled) == (10, False)  # too few to say that they are known
+
+
+def test_the_most_rounds_end_it():
+    sample, asked = sampled(iter([1.0, 2.0] * 1000))
+    done = until_settled(sample, float, Bounds(seconds=60, least=20, most=45, step=10))
+    assert (len(done.rounds), done.settled, asked[-1]) == (45, False, 5)
+
+
+def test_every_function_must_be_known():
+    rounds = iter({"fused": 1.0, "eager": 1.0 + each % 2} for each in range(1000))
+    done = until_settled(lambda n: [next(rounds) for _ in range(n)], float, Bounds(seconds=60, most=100))
+    assert not done.settled
+
+
+# --------------------------------------------------------------------------
+# The trace
+
+
+def activities(*names):
+    return [Activity(name, launch, 0, 1000) for launch, name in enumerate(names)]
+
+
+def test_a_call_is_what_lies_between_its_markers():
+    found = split(activities("flush", MARKER, "a", "b", MARKER, "flush", MARKER, "c", MARKER), 2)
+    assert [[each.name for each in call] for call in found] == [["a", "b"], ["c"]]
+
+
+def test_a_call_without_kernels_has_none():
+    assert split(activities("flush", MARKER, MARKER), 1) == [[]]
+
+
+def test_an_empty_trace_says_what_may_be_wrong():
+    with pytest.raises(TraceError, match="another profiler may hold the device"):
+        split([], 1)
+
+
+@pytest.mark.parametrize("names", [(MARKER, "a"), (MARKER, "a", MARKER, MARKER)])
+def test_a_trace_that_lost_a_marker_is_refused(names):
+    with pytest.raises(TraceError, match="markers where 2 were launched"):
+        split(activities(*names), 1)
+
+
+def test_the_marker_has_the_name_that_is_looked_for():
+    assert portkit_marks_a_traced_call.__name__ == MARKER
+
+
+# --------------------------------------------------------------------------
+# What a record holds
+
+
+def samples(**changed):
+    times = {"fused": (2.0,) * 7, "eager": (5.0, 6.0, 7.0, 5.0, 6.0, 7.0, 6.0)}
+    return Samples(**{"milliseconds": {"events": times}, "flush_bytes": 64, "warmup": 3, **changed})
 
 
 def test_summary_keeps_samples_apart_and_divides_medians():
-    samples = Samples({"fused": (2.0,) * 7, "eager": (5.0, 6.0, 7.0, 5.0, 6.0, 7.0, 6.0)}, flush_bytes=64, warmup=3)
-    timing = summarize(samples)
-    assert timing.speedup == {"eager": 3.0}
+    timing, nulls = summarize(samples())
+    assert timing.speedup["eager"].value == 3.0
+    assert timing.speedup["eager"].low == 2.5
     assert set(timing.baselines) == {"eager"}
-    assert set(samples.milliseconds) == {"fused", "eager"}  # unchanged
-    stored = json.loads(samples.to_json())
-    assert stored["samples"]["eager"] == [5.0, 6.0, 7.0, 5.0, 6.0, 7.0, 6.0]
-    assert (stored["unit"], stored["flush_bytes"], stored["warmup"]) == ("ms", 64, 3)
+    assert timing.fused.trace is None
+    assert (timing.settled, timing.flush_bytes, timing.warmup) == (False, 64, 3)
+    assert nulls == {}
 
 
 def test_without_a_right_baseline_there_is_no_speedup():
-    assert summarize(Samples({"fused": (2.0,) * 7}, 64, 3)).speedup == {}
+    timing, _ = summarize(samples(milliseconds={"events": {"fused": (2.0,) * 7}}))
+    assert timing.speedup == {}
+
+
+def test_two_clocks_never_share_a_column():
+    trace = {"fused": (1.0,) * 6, "eager": (4.0,) * 6}
+    both = {"events": {"fused": (2.0,) * 7, "eager": (6.0,) * 7}, "trace": trace}
+    timing, _ = summarize(samples(milliseconds=both, kernels={"fused": (1,) * 6, "eager": (5,) * 6}))
+    assert (timing.fused.events.median_ms, timing.fused.trace.median_ms) == (2.0, 1.0)
+    assert (timing.speedup["eager"].value, timing.speedup_kernel["eager"].value) == (3.0, 4.0)
+    assert (timing.fused.kernels, timing.baselines["eager"].kernels) == (1, 5)
+
+
+def test_no_speedup_of_kernel_time_under_five_microseconds():
+    times = {"fused": (0.0049,) * 7, "eager": (0.0151,) * 7}
+    timing, nulls = summarize(samples(milliseconds={"events": times, "trace": times}))
+    assert timing.speedup_kernel == {}
+    assert timing.speedup["eager"].value == pytest.approx(0.0151 / 0.0049)
+    assert nulls == {
+        "speedup_kernel.eager": "fused takes 4.90 µs: no speedup of kernel time is claimed under 5 µs",
+    }
+
+
+def test_five_microseconds_are_enough():
+    times = {"fused": (0.005,) * 7, "eager": (0.01,) * 7}
+    timing, nulls = summarize(samples(milliseconds={"events": times, "trace": times}))
+    assert timing.speedup_kernel["eager"].value == 2.0
+    assert nulls == {}
+
+
+def test_a_changing_number_of_kernels_is_unknown():
+    timing, nulls = summarize(samples(kernels={"fused": (3, 4, 3), "eager": (5, 5, 5)}))
+    assert (timing.fused.kernels, timing.baselines["eager"].kernels) == (None, 5)
+    assert nulls == {"timing.fused.kernels": "3 to 4 from call to call"}
+
+
+def test_a_mode_that_not_all_could_be_taken_in():
+    graph = {"eager": (5.0,) * 7}
+    timing, nulls = summarize(
+        samples(milliseconds={**samples().milliseconds, "graph": graph}, nulls={"timing.fused.graph": "it waits"})
+    )
+    assert timing.fused.graph is None
+    assert timing.baselines["eager"].graph.median_ms == 5.0
+    assert nulls == {"timing.fused.graph": "it waits"}
+
+
+def test_samples_come_back_from_the_side_folder():
+    whole = samples(
+        hold_ms={"events": 0.25},
+        settled=True,
+        late={"fused": 1},
+        kernels={"fused": (1, 1)},
+        states=(DeviceState(1980.0, 2619.0, 350.5, 41.0, ("SwPowerCap",)), DeviceState()),
+        nulls={"timing.trace": "none"},
+    )
+    assert Samples.from_json(whole.to_json()) == whole
+    stored = json.loads(whole.to_json())
+    assert (stored["unit"], stored["samples"]["events"]["eager"][1]) == ("ns", 6_000_000)
+
+
+def test_states_before_during_and_after():
+    states = [DeviceState(sm_clock_mhz=mhz, throttle=why) for mhz, why in CLOCKS]
+    assert [state.sm_clock_mhz for state in named(states).values()] == [345.0, 1700.0, 1980.0]
+    assert list(named(states)) == ["before", "during", "after"]
+    assert throttle_reasons(states) == ("SwPowerCap", "HwSlowdown")
+    assert list(named(states[:2])) == ["before", "after"]
+    assert named(()) == {}
+
+
+CLOCKS = [(345.0, ()), (1980.0, ("SwPowerCap",)), (1700.0, ("SwPowerCap", "HwSlowdown")), (1980.0, ())]
+
+
+# --------------------------------------------------------------------------
+# Modes
+
+
+def test_modes_come_in_one_order_and_once():
+    assert parse_modes(["graph", " warm,graph"]) == ("warm", "graph")
+    assert parse_modes([]) == ()
+
+
+def test_an_unknown_mode_is_refused_by_name():
+    with pytest.raises(HostError) as refused:
+        parse_modes(["warm,hot"])
+    assert refused.value.render() == ("--portkit-modes: not a mode of timing: 'hot'\n  remedy: choose of warm, graph")
+
+
+def test_more_resamples_hardly_move_the_interval(monkeypatch):
+    samples = [1.0 + 0.1 * math.sin(each * each) for each in range(200)]
+    few = clock(samples)
+    monkeypatch.setattr(statistics, "RESAMPLES", 9999)
+    many = clock(samples)
+    width = many.high_ms - many.low_ms
+    assert abs(few.low_ms - many.low_ms) < 0.15 * width
+    assert abs(few.high_ms - many.high_ms) < 0.15 * width

@@ -23,10 +23,12 @@ from portkit.model import (
     Outcome,
     OutputError,
     PlannedCell,
+    Ratio,
     Record,
     Resources,
     Resume,
     Status,
+    Timed,
     Timing,
     Tuning,
     Verdict,
@@ -131,7 +133,8 @@ def verdict(error: float | None = 1e-7, limit: float = 1e-6, *, nonfinite_agree:
 def timing(fused_ms: float = 0.5, eager_ms: float = 1.0) -> Timing:
     fused = Clock(fused_ms, fused_ms * 0.99, fused_ms * 1.01, 100)
     eager = Clock(eager_ms, eager_ms * 0.99, eager_ms * 1.01, 100)
-    return Timing("events", "flushed", 1 << 28, 10, fused, {"eager": eager}, {"eager": eager_ms / fused_ms})
+    speedup = {"eager": Ratio(eager_ms / fused_ms, eager_ms / fused_ms * 0.98, eager_ms / fused_ms * 1.02)}
+    return Timing(1 << 28, 10, Timed(fused), {"eager": Timed(eager)}, speedup)
 
 
 WORK = Work(fused_bytes=100, unfused_bytes=400, flops=50)

@@ -11,6 +11,7 @@ import pytest
 from portkit.errors import CatalogError
 from portkit.model import Platform
 from portkit.targets.catalog import load_catalog
+from portkit.targets.occupancy import occupancy
 
 GIB = 2**30
 H20 = """\
@@ -147,6 +148,45 @@ def test_another_device_is_a_target_of_its_own(catalog, name, architecture, unit
     assert target.architecture.name == architecture
     assert target.memory_bandwidth_gbs is None
     assert slug not in catalog
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "units", "gib", "slug"),
+    [
+        ("NVIDIA H200 MIG 7g.141gb", "sm_90", 132, 139, "h200mig7g141gb"),  # all of it, and yet a slice
+        ("NVIDIA H200", "sm_90", 132, 70, "h200132units"),  # half of the memory
+        ("NVIDIA A100-SXM4-80GB", "sm_80", 54, 79, "a100sxm480gb"),  # half of the SMs
+        ("NVIDIA H100", "sm_90", 132, 79, "h100132units"),  # the name does not tell which H100
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "sm_89", 76, 16, "rtx4090laptopgpu"),
+        ("NVIDIA GeForce RTX 4090 D", "sm_89", 114, 24, "rtx4090d"),
+        ("NVIDIA GB200", "sm_100", 152, 184, "gb200"),
+        ("AMD Radeon Graphics", "gfx1151", 20, 96, "gfx115120units"),
+        ("Graphics Device", "sm_90", 132, 139, "graphicsdevice"),  # no driver knows it
+    ],
+)
+def test_what_only_resembles_an_sku_is_none(catalog, name, architecture, units, gib, slug):
+    target = catalog.match_device(name=name, architecture=architecture, units=units, memory_bytes=gib * GIB)
+    assert (target.name, target.memory_bandwidth_gbs, target.architecture.sourced) == (slug, None, True)
+
+
+@pytest.mark.parametrize("name", ["", "AMD Radeon Graphics"])
+def test_a_device_that_rocm_can_not_name_is_known_by_its_size(catalog, name):
+    def match(units, gib):
+        memory = None if gib is None else gib * GIB
+        return catalog.match_device(name=name, architecture="gfx942", units=units, memory_bytes=memory).name
+
+    assert (match(304, 191), match(304, 255), match(228, 127)) == ("mi300x", "mi325x", "mi300a")
+    assert (match(304, None), match(80, 191)) == ("gfx942304units", "gfx94280units")
+
+
+def test_a_device_of_an_architecture_without_limits_is_a_target_all_the_same(catalog):
+    target = catalog.match_device(name="NVIDIA Z100", architecture="sm_150", units=200, memory_bytes=GIB)
+    assert (target.name, target.runtime_unit_count, target.vendor) == ("z100", 200, "nvidia")
+    assert (target.architecture.sourced, target.architecture.triton_arch) == (False, 150)
+    with pytest.raises(ValueError, match="no source gave the limits of sm_150"):
+        occupancy(target.architecture, registers=32, shared_bytes=0, threads=128)
+    old = catalog.match_device(name="AMD Instinct MI100", architecture="gfx908:xnack-", units=120, memory_bytes=None)
+    assert (old.name, old.architecture.name, old.architecture.sourced) == ("mi100", "gfx908", False)
 
 
 def test_compute_units_of_an_unknown_rdna_device_stay_unknown(catalog):

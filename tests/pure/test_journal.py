@@ -145,7 +145,7 @@ def test_many_configurations_keep_the_range_and_the_count(tmp_path):
 
 
 def test_a_few_launches_lose_details_only(tmp_path):
-    wordy = {f"argument_{i}": "*bf16 divisibility=16" for i in range(60)}
+    wordy = {f"argument_{i}": "*bf16 divisibility=16" for i in range(120)}
     _, (kept,) = write(tmp_path, record(build=build(*(launch(specialization=wordy) for _ in range(2)))))
     assert kept.build.omitted_launches == 0
     assert [x.specialization for x in kept.build.launches] == [{}, {}]
@@ -153,21 +153,21 @@ def test_a_few_launches_lose_details_only(tmp_path):
 
 def test_families_that_passed_make_room_first(tmp_path):
     right = FamilyVerdict(Status.PASSED, 1e-7, 1e-6, nonfinite_agree=True)
-    lines = {f"family{i}": right for i in range(30)} | {"nan": dataclasses.replace(right, nonfinite_agree=False)}
+    lines = {f"family{i}": right for i in range(90)} | {"nan": dataclasses.replace(right, nonfinite_agree=False)}
     judged = dataclasses.replace(verdict(), families=lines)
     path, (kept,) = write(tmp_path, record(Evidence.MEASURED, verdict=judged, build=build(launch())))
     assert set(kept.verdict.families) == {"nan"}
     assert kept.build.launches[0].constants == launch().constants
-    assert len(json.loads(read_blob(path, kept.blobs["families"]))) == 31
+    assert len(json.loads(read_blob(path, kept.blobs["families"]))) == 91
 
 
 def test_a_part_without_room_goes_to_a_blob_and_says_so(tmp_path):
-    many = dataclasses.replace(verdict(), outputs=verdict().outputs * 60)
+    many = dataclasses.replace(verdict(), outputs=verdict().outputs * 99)
     path, (kept,) = write(tmp_path, record(Evidence.MEASURED, verdict=many))
     assert kept.verdict is None
     assert kept.nulls["verdict"] == "too large for a record; whole in the blob verdict"
     assert kept.timing is not None
-    assert len(json.loads(read_blob(path, kept.blobs["verdict"]))["outputs"]) == 60
+    assert len(json.loads(read_blob(path, kept.blobs["verdict"]))["outputs"]) == 99
 
 
 def huge_record():
@@ -210,7 +210,7 @@ def test_a_record_of_any_size_fits_and_its_blobs_hold_the_whole(tmp_path):
 
 @pytest.mark.parametrize("part", ["params", "reason"])
 def test_long_parameters_and_a_long_reason_alone_leave_the_figures(tmp_path, part):
-    rule = Expectation(Selector(), Status.UNSUPPORTED, "r" * 5000 if part == "reason" else "r", "matrix.yaml:9")
+    rule = Expectation(Selector(), Status.UNSUPPORTED, "r" * 9000 if part == "reason" else "r", "matrix.yaml:9")
     params = {"table": list(range(2000))} if part == "params" else {"num_warps": 8}
     planned = PlannedCell(cell(), Evidence.COMPILED, expectation=rule)
     whole = make_record(result(), planned, header=header(), params=params, source_hash="s" * 16, architecture="sm_90")
@@ -221,8 +221,8 @@ def test_long_parameters_and_a_long_reason_alone_leave_the_figures(tmp_path, par
         assert kept.nulls["variant_params"] == "too large for a record; whole in the blob variant_params"
         assert kept.keys.cell_key == cell_key(cell(), params)
     else:
-        assert kept.expected_reason == "r" * 360 + " … (5000 characters in all)"
-        assert read_blob(path, kept.blobs["expected_reason"]) == b"r" * 5000
+        assert kept.expected_reason == "r" * 360 + " … (9000 characters in all)"
+        assert read_blob(path, kept.blobs["expected_reason"]) == b"r" * 9000
 
 
 def test_texts_are_stored_as_any_terminal_may_show_them(tmp_path):
@@ -233,8 +233,8 @@ def test_texts_are_stored_as_any_terminal_may_show_them(tmp_path):
 
 
 def test_a_long_text_that_is_no_unicode_goes_to_its_blob(tmp_path):
-    path, (kept,) = write(tmp_path, record(outcome=Outcome(Status.COMPILE_ERROR, Stage.COMPILE, "\ud800" * 3000)))
-    assert read_blob(path, kept.blobs["message"]) == b"?" * 3000
+    path, (kept,) = write(tmp_path, record(outcome=Outcome(Status.COMPILE_ERROR, Stage.COMPILE, "\ud800" * 9000)))
+    assert read_blob(path, kept.blobs["message"]) == b"?" * 9000
 
 
 def test_the_header_is_cleaned_as_well(tmp_path):

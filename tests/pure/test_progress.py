@@ -51,6 +51,17 @@ def test_plain_lines_come_now_and_then_and_end_with_the_run():
     assert lines[1].startswith("2 of 3 cells done, 1 failed, 1 left")
 
 
+def test_counters_follow_the_cells():
+    clock, lines = Clock(), []
+    plain = PlainLines(lines.append, clock)
+    plain.begin(1, [])
+    plain.finished(record())
+    plain.counting(0, 40)
+    clock.now += LINE_SECONDS
+    plain.counting(12, 40)
+    assert lines == ["counters: 12 of 40"]
+
+
 def test_the_live_line_goes_when_the_run_ends():
     written = io.StringIO()
     live = LiveLine(Console(file=written, force_terminal=True, width=120))

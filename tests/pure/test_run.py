@@ -39,7 +39,7 @@ class Answering:
     def __init__(self, *results):
         self.given = results
 
-    def results(self, chains, watch=None):
+    def results(self, chains, watch=None, probes=()):
         for each in self.given:
             if isinstance(each, Exception):
                 raise each
@@ -109,7 +109,7 @@ def test_a_record_that_can_not_be_encoded_is_replaced_by_one_that_says_so(start)
 
 
 def test_names_that_no_line_can_hold_cost_their_own_cell(start, monkeypatch):
-    monkeypatch.setitem(globals(), "CELLS", [cell(variant=name) for name in ("w4", "w" * 5000, "w16")])
+    monkeypatch.setitem(globals(), "CELLS", [cell(variant=name) for name in ("w4", "w" * 9000, "w16")])
     run, planned = start(*built())
     assert run.record_of(planned[2]).outcome == Outcome(Status.BUILT)
     with pytest.raises(ReportError, match="names alone take"):
@@ -150,9 +150,11 @@ def test_kernels_that_can_not_be_used_stand_in_the_header_without_a_users_path(s
 
 def test_a_bad_status_other_than_the_expected_one_is_a_failure():
     expected = dataclasses.replace(record(), expected=Status.COMPILE_ERROR, expected_reason="no such instruction")
-    for status in set(Status) - {Status.COMPILE_ERROR}:
+    for status in set(Status) - {Status.COMPILE_ERROR, Status.EXCLUDED, Status.BACKEND_MISSING}:
         with pytest.raises(CellFailedError, match=f"expected compile_error .no such instruction., got {status.value}"):
             _conclude(dataclasses.replace(expected, outcome=Outcome(status)))
+    with pytest.raises(pytest.skip.Exception, match="backend_missing"):
+        _conclude(dataclasses.replace(expected, outcome=Outcome(Status.BACKEND_MISSING)))
     with pytest.raises(pytest.xfail.Exception, match="no such instruction"):
         _conclude(dataclasses.replace(expected, outcome=Outcome(Status.COMPILE_ERROR)))
     for status in set(Status) - {Status.BUILT, Status.PASSED, Status.EXCLUDED, Status.BACKEND_MISSING}:

@@ -9,11 +9,11 @@ import pytest
 from factories import build, header, launch, record, verdict
 
 from portkit.errors import ReportError
-from portkit.model import End, Evidence, Status
+from portkit.model import SCHEMA_VERSION, End, Evidence, Status
 from portkit.store import schema
 
 
-def read_line(line: bytes, version: int = 1):
+def read_line(line: bytes, version: int = SCHEMA_VERSION):
     kind, body = schema.parse(line, "r.jsonl:2")
     return schema.decode(kind, body, version, "r.jsonl:2")
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
-from portkit.analysis.rows import comparison
 from portkit.model import Evidence, Status
-from portkit.render.table import render
 from portkit.store.merge import merge
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "reports" / "h200-2026-11-29"
 
 
-def test_the_comparison_is_what_merge_makes_of_the_report():
-    text = render(comparison(merge([KEPT])), "github")
-    assert (ROOT / "reports" / "comparison.md").read_text().strip() == text.strip()
-
-
-def test_the_readme_quotes_the_report():
-    rows = {" ".join(line.split()) for line in render(comparison(merge([KEPT])), "plain").splitlines()}
-    quoted = (ROOT / "README.md").read_text().split("```")
-    (table,) = [part for part in quoted if "softmax 1024x32768" in part]
-    lines = [" ".join(line.split()) for line in table.splitlines() if line.strip()]
-    assert len(lines) > 8
-    assert set(lines) <= rows
+def test_readme_and_comparison_are_what_the_command_makes_of_the_report():
+    command = [sys.executable, str(ROOT / "scripts" / "quote_reports.py"), "--check"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout + run.stderr) == (0, "")
+    assert "<!-- quote: softmax" in (ROOT / "README.md").read_text()
 
 
 def test_registers_of_the_loaded_kernel_are_those_of_the_binary_built_for_it():

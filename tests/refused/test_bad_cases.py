@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from portkit import Direction, Discrete, KernelCase, Work
+from portkit.baselines.library import TORCH
 from portkit.errors import CaseError
 from portkit.model import CaseSource
 from portkit.run.declaration import declare
@@ -37,6 +38,12 @@ def test_good_case_is_taken_over(source):
     assert (declared.dtypes, declared.directions) == (("float32", "bfloat16"), (Direction.FORWARD,))
     assert declared.variants == {"w8": {"num_warps": 8}}
     assert len(declared.source_hash) == 16
+
+
+def test_names_of_baselines_are_taken_over(source):
+    takes_all, with_default = (lambda **inputs: inputs["x"]), (lambda x, eps=1e-6: x)
+    declared = declare(replace(CASE, baselines={"torch": takes_all, "liger": TORCH.call()(with_default)}), source)
+    assert declared.baselines == ("torch", "liger")
 
 
 def test_parameters_are_taken_over_as_they_are(source):
@@ -76,6 +83,22 @@ FIELDS = {
     "dtype of a limit": ({"limits": {"bfloat": 0.1}}, "limits", "unknown dtype 'bfloat'", "bfloat16"),
     "dtype of a gap": ({"interpreter_gaps": {"float": "x"}}, "interpreter_gaps", "unknown dtype", "float16"),
     "limit": ({"limits": {"float32": 1.5}}, "limits", "1.5 for float32 is no limit", "below 1"),
+    "baselines a list": ({"baselines": [abs]}, "baselines", "is no mapping", '{"torch": pytorch.softmax}'),
+    "baseline's name": ({"baselines": {"Liger-Kernel": abs}}, "baselines", "'Liger-Kernel' is no name", "lower-case"),
+    "baseline of ours": ({"baselines": {"compile": abs}}, "baselines", "'compile' is portkit's own", "another name"),
+    "baseline no function": ({"baselines": {"liger": 3}}, "baselines['liger']", "is no function", "of the inputs"),
+    "baseline of other inputs": (
+        {"baselines": {"torch": lambda input: input}},
+        "baselines['torch']",
+        "takes no 'x'",
+        "by their names",
+    ),
+    "baseline with its layout": (
+        {"baselines": {"torch": TORCH.call(prepare=lambda gate: {"x": gate})(lambda x: x)}},
+        "baselines['torch']",
+        "takes no 'x'",
+        "by their names",
+    ),
     "no variants": ({"variants": {}}, "variants", "there is none", '{"w8": {"num_warps": 8}}'),
     "variant's name": ({"variants": {"w-8": {}}}, "variants", "'w-8' is no variant name", "letters"),
     "parameters": ({"variants": {"w8": {"block": {1, 2}}}}, "variants['w8']", "can't be kept", "lists or dicts"),

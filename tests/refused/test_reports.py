@@ -7,7 +7,9 @@ import pytest
 from factories import cell, file_size_limit, header, record, resume
 
 from portkit.errors import ReportError
+from portkit.model import SCHEMA_VERSION
 from portkit.store import schema
+from portkit.store.fit import LIMIT
 from portkit.store.journal import Journal, read_report
 from portkit.store.merge import merge
 
@@ -58,8 +60,8 @@ def test_a_bad_report_is_refused_by_file_and_line(tmp_path, content, line, words
 
 def test_a_newer_schema_is_refused_by_name(tmp_path):
     path = tmp_path / "r.jsonl"
-    path.write_bytes(HEADER.replace(b'"schema":1', b'"schema":3'))
-    with pytest.raises(ReportError, match=r"schema 3 found, this portkit reads up to 1\n.*upgrade portkit"):
+    path.write_bytes(HEADER.replace(b'"schema":%d' % SCHEMA_VERSION, b'"schema":99'))
+    with pytest.raises(ReportError, match=rf"reads up to {SCHEMA_VERSION}\n.*upgrade portkit"):
         read_report(path)
 
 
@@ -183,8 +185,8 @@ def test_no_room_left_keeps_what_was_finished_and_goes_on_when_there_is_room(tmp
 
 def test_a_record_whose_names_alone_are_too_large(tmp_path):
     journal = Journal.create(tmp_path, header())
-    with pytest.raises(ReportError, match="4096 is the most"):
-        journal.append(record(variant="v" * 5000))
+    with pytest.raises(ReportError, match=f"{LIMIT} is the most"):
+        journal.append(record(variant="v" * 9000))
     assert read_report(journal.path).records == ()
     journal.close()
 

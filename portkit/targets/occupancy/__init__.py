@@ -60,8 +60,10 @@ def occupancy(
         memory; ``limits`` has them all.
 
     Raises:
-        ValueError: a figure is negative or not a whole number, or there are no threads.
+        ValueError: a figure is negative or not a whole number, there are no threads, or the
+            architecture has no sourced limits.
     """
+    _check_sourced(arch)
     block = Block(threads, registers, shared_bytes, barriers, tensor_memory_columns, scalar_registers)
     counts: dict[str, int] = _RULES[arch.platform].blocks_by_resource(arch, block)
     broken = _broken(arch, block)
@@ -107,11 +109,18 @@ def broken_limits(
         empty for a block that launches.
 
     Raises:
-        ValueError: a figure is negative or not a whole number, or there are no threads.
+        ValueError: a figure is negative or not a whole number, there are no threads, or the
+            architecture has no sourced limits.
     """
+    _check_sourced(arch)
     columns, scalars = tensor_memory_columns, scalar_registers
     block = Block(threads, registers, shared_bytes, tensor_memory_columns=columns, scalar_registers=scalars)
     return tuple(text for _, text in _broken(arch, block))
+
+
+def _check_sourced(arch: Architecture) -> None:
+    if not arch.sourced:
+        raise ValueError(f"no source gave the limits of {arch.name}")
 
 
 def _broken(arch: Architecture, block: Block) -> list[tuple[str, str]]:

@@ -53,6 +53,15 @@ def aborts(x):
     return _copied(x)
 
 
+def hoards(x):
+    """More memory than the device has."""
+    if x.numel() == FATAL:
+        total = torch.cuda.get_device_properties(x.device).total_memory
+        half, other, last = (torch.empty(total // 2, dtype=torch.uint8, device=x.device) for _ in range(3))
+        return half + other + last
+    return _copied(x)
+
+
 def too_large_a_grid(x):
     """The second axis of a grid has 65535 blocks at most."""
     return _copied(x, grid=(1, 70_000) if x.numel() == FATAL else None)
@@ -72,5 +81,5 @@ def _case(function):
     )
 
 
-CASES = [_case(function) for function in (wild_store, endless, aborts, too_large_a_grid)]
+CASES = [_case(function) for function in (wild_store, endless, aborts, hoards, too_large_a_grid)]
 globals().update({f"{case.name}_case": case for case in CASES})

@@ -1,0 +1,39 @@
+"""A part of a comparison: some kernels, some targets."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import replace
+
+from portkit.analysis.rows import Comparison
+from portkit.errors import ReportError
+
+
+def choose(comparison: Comparison, kernels: Sequence[str] = (), targets: Sequence[str] = ()) -> Comparison:
+    """The rows of these kernels on these targets; an empty choice means all.
+
+    Args:
+        comparison: the whole.
+        kernels: names, or patterns as in a shell.
+        targets: the same of targets.
+
+    Raises:
+        ReportError: a name matches no row; the message has those there are.
+    """
+    _check("kernel", kernels, {row.kernel for row in comparison.rows})
+    _check("target", targets, {row.target for row in comparison.rows})
+    rows = tuple(row for row in comparison.rows if _any(row.kernel, kernels) and _any(row.target, targets))
+    return replace(comparison, rows=rows)
+
+
+def _any(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _check(what: str, patterns: Sequence[str], known: set[str]) -> None:
+    for pattern in patterns:
+        if not fnmatch.filter(known, pattern):
+            raise ReportError(
+                f"no row of a {what} {pattern!r}", remedy=f"name one of {', '.join(sorted(known)) or 'none: no rows'}"
+            )

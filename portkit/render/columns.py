@@ -1,0 +1,104 @@
+"""What the tables of a comparison share: columns, notes, the forms of figures, two layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from tabulate import tabulate
+
+NONE: Final = "–"
+"""What stands for a figure that is not known or does not apply."""
+
+Row = TypeVar("Row")
+
+
+class Notes:
+    """Numbers the reasons as the tables first mention them."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, text: str) -> str:
+        """The mark of a reason, a space before it."""
+        return f" [{self._numbers.setdefault(one_line(text), len(self._numbers) + 1)}]"
+
+    def numbered(self) -> Iterable[tuple[int, str]]:
+        """All reasons with their numbers, in order."""
+        return ((number, text) for text, number in self._numbers.items())
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """A column of a table."""
+
+    head: tuple[str, str, str]  # lines, with the unit
+    cell: Callable[[Row, Notes], str]
+    right: bool = False
+
+
+def github_table(columns: Sequence[Column[Row]], rows: Sequence[Row], notes: Notes) -> str:
+    """The table in GitHub's Markdown."""
+    body = [[escaped(column.cell(row, notes)) for column in columns] for row in rows]
+    heads = [" ".join(column.head).strip() for column in columns]
+    return tabulate(body, heads, tablefmt="github", colalign=_alignment(columns, body), disable_numparse=True)
+
+
+def plain_table(columns: Sequence[Column[Row]], rows: Sequence[Row], group: Callable[[Row], str], notes: Notes) -> str:
+    """The table for a terminal, with a line of ``group`` before the rows that share it.
+
+    The heads go in as rows: tabulate pads its own heads, and the table would be too wide.
+    """
+    body = [[column.cell(row, notes) for column in columns] for row in rows]
+    heads = list(zip(*(column.head for column in columns), strict=True))
+    table = tabulate([*heads, *body], tablefmt="plain", colalign=_alignment(columns, body), disable_numparse=True)
+    lines = table.split("\n")
+    out = [*lines[: len(heads)], "-" * max(map(len, lines))]
+    previous = ""
+    for row, line in zip(rows, lines[len(heads) :], strict=True):
+        if (text := group(row)) != previous:
+            out += [*([""] if previous else []), text]
+            previous = text
+        out.append(line.rstrip())
+    return "\n".join(out)
+
+
+def _alignment(columns: Sequence[Column[Row]], body: Sequence[object]) -> list[str] | None:
+    return ["right" if column.right else "left" for column in columns] if body else None
+
+
+def whole(value: float) -> str:
+    """A figure without decimals."""
+    return f"{value:.0f}"
+
+
+def decimals(value: float) -> str:
+    """A figure with two decimals."""
+    return f"{value:.2f}"
+
+
+def milliseconds(value: float) -> str:
+    """A time with four digits."""
+    return f"{value:.4g}" if value < 1000 else f"{value:.0f}"
+
+
+def percent(value: float) -> str:
+    """A share of 1 in percent."""
+    return f"{100 * value:.0f}"
+
+
+def over_limit(value: float) -> str:
+    """An error in units of its limit."""
+    return f"{value:.2f}" if value >= 0.01 or value == 0 else "<0.01"
+
+
+def one_line(text: str) -> str:
+    """A text on one line, not too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= 300 else line[:297] + "…"
+
+
+def escaped(text: str) -> str:
+    """A text that does not break a Markdown table."""
+    return text.replace("|", "\\|")

@@ -1,0 +1,1 @@
+"""What the GPU of this process can do at most, measured on it: import from the modules."""

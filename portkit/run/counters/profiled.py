@@ -1,0 +1,184 @@
+"""The program under the profiler: calls each function of each task once within a range.
+
+``python -m portkit.run.counters.profiled FOLDER`` reads its orders from the folder and
+appends there what it does. Outside of a range nothing is profiled: compilation, tuning and
+warm-up come first, then the flush that the timing uses, and the call. A task that raises
+costs itself; one that leaves the device unusable ends the program, and another goes on
+without it.
+
+Autograd runs on this thread here, since a range is its thread's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from portkit.errors import CaseError
+from portkit.model import CaseSource, Cell, Direction, KernelCase, Stage, Target
+from portkit.run import stages
+from portkit.run.baselines import call_of
+from portkit.run.calls import Upstream, timed_call, upstream_for
+from portkit.run.classify import describe
+from portkit.run.counters import RANGE, Task
+from portkit.run.counters.orders import ORDERS, PROGRESS, Kind, Orders, Step
+from portkit.run.inputs import InputMaker
+from portkit.run.load import load_case
+from portkit.run.pinned import device_answers, only_device
+from portkit.run.reference import unfused
+from portkit.run.scrub import scrub
+from portkit.run.timing.flush import Flush, flush_size, make_flush
+from portkit.run.timing.samples import FUSED
+
+WARMUP = 3
+"""Calls before the one that is counted: the first compiles and tunes."""
+
+FLUSHES = 4
+
+_LOOK_SECONDS = 1.0
+
+Say = Callable[[Step], None]
+
+
+def main(arguments: list[str]) -> int:
+    """Work through the orders in a folder; 1 where the device became unusable."""
+    folder = Path(arguments[0])
+    orders = Orders.from_json((folder / ORDERS).read_bytes())
+    say = _teller(folder / PROGRESS)
+    say(Step(Kind.STARTED, text=str(os.getpid())))
+    _end_with(orders.parent)
+    os.environ.update(only_device(orders.device_index, os.environ))  # before CUDA is initialised
+    with torch.no_grad(), torch.autograd.set_multithreading_enabled(False):
+        return 0 if work_through(orders, say) else 1
+
+
+def work_through(orders: Orders, say: Say) -> bool:
+    """Count tasks in order, up to one that leaves the device unusable; False then."""
+    load = functools.cache(load_case)
+    for task in orders.tasks:
+        say(Step(Kind.BEGUN, task.number))
+        stages.listen(_stage_teller(task, say))
+        try:
+            _count(task, load, orders.target, say)
+        except Exception as error:
+            say(Step(Kind.FAILED, task.number, text=_cause(error)))
+        say(Step(Kind.ENDED, task.number))
+        _free()
+        if not device_answers():
+            return False
+    return True
+
+
+def _count(task: Task, load: Callable[[CaseSource], KernelCase], target: Target, say: Say) -> None:
+    stages.enter(Stage.IMPORT)
+    case, cell = load(task.source), task.cell
+    stages.enter(Stage.INPUTS)
+    make = InputMaker(task.seed, "cuda")
+    inputs = case.inputs(make, cell.shape, cell.dtype)
+    upstream = _upstream(case, cell, inputs, make)
+    flush = _flush(flush_size(target))
+    for function in task.functions:
+        stages.enter(Stage.RUN)
+        try:
+            call = _call(case, cell, function, inputs, upstream)
+            _call_in_range(call, task.range_of(function), flush)
+        except Exception as error:
+            say(Step(Kind.FAILED, task.number, function, _cause(error)))
+        else:
+            say(Step(Kind.COUNTED, task.number, function))
+
+
+def _call(
+    case: KernelCase, cell: Cell, function: str, inputs: dict[str, Any], upstream: Upstream
+) -> Callable[[], object]:
+    if function != FUSED:
+        return call_of(case, cell, function, inputs, upstream)
+    params = case.variants[cell.variant]
+    return timed_call(lambda **given: case.fused(**given, **params), case, cell, inputs, upstream)
+
+
+@functools.cache
+def _flush(nbytes: int) -> Flush:
+    """One for all tasks, read more than once: the first reads meet lines that are yet to be written back."""
+    return replace(make_flush(nbytes), reads=FLUSHES)
+
+
+def _call_in_range(call: Callable[[], object], name: str, flush: Flush) -> None:
+    for _ in range(WARMUP):
+        call()
+    torch.cuda.synchronize()
+    stages.enter(Stage.TIMING)
+    flush()
+    torch.cuda.synchronize()
+    with _range(RANGE), _range(name):
+        call()
+        torch.cuda.synchronize()
+
+
+@contextlib.contextmanager
+def _range(name: str) -> Iterator[None]:
+    torch.cuda.nvtx.range_push(name)
+    try:
+        yield
+    finally:
+        torch.cuda.nvtx.range_pop()
+
+
+def _upstream(case: KernelCase, cell: Cell, inputs: dict[str, Any], make: InputMaker) -> Upstream:
+    """Gradients that come in, as the measured cell had them."""
+    if cell.direction is Direction.FORWARD:
+        return ()
+    forward = replace(cell, direction=Direction.FORWARD)
+    return upstream_for([tensor for _, tensor in unfused(case, forward, inputs).named], make)
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return "out of device memory under the profiler"
+    return scrub(error.render() if isinstance(error, CaseError) else describe(error))
+
+
+def _free() -> None:
+    """Give back what a task held, so that the next finds as much memory as it did when it was measured."""
+    gc.collect()
+    with contextlib.suppress(RuntimeError):  # after a fault the device refuses even that
+        torch.cuda.empty_cache()
+
+
+def _stage_teller(task: Task, say: Say) -> Callable[[Stage], None]:
+    return lambda stage: say(Step(Kind.STAGE, task.number, text=stage))
+
+
+def _teller(path: Path) -> Say:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def say(step: Step) -> None:
+        os.write(file, step.to_json())
+
+    return say
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after that one has ended; the profiler is between the two, and tells nothing."""
+
+    def look() -> None:
+        while Path("/proc", str(parent)).exists():
+            time.sleep(_LOOK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

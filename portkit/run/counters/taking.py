@@ -1,0 +1,158 @@
+"""Takes the counters of a run's measured cells, device by device, and has them written.
+
+They come after all cells of the run, since a profiler slows down and is not let near a clock.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from portkit.errors import HostError
+from portkit.model import (
+    CaseSource,
+    Counters,
+    Device,
+    Evidence,
+    Platform,
+    Record,
+    Status,
+    Target,
+)
+from portkit.plan.baselines import EAGER
+from portkit.run.counters import Profiler, Task, plain
+from portkit.run.counters.counting import FUNCTIONS, Figures, Place, count_tasks
+from portkit.run.counters.ncu import open_ncu
+from portkit.run.counters.rocprof import open_rocprof
+from portkit.run.jobs import Limits
+from portkit.run.timing.samples import FUSED
+
+COUNTERS_OPTION: Final = "--portkit-counters"
+
+KERNELS: Final = "kernels"
+"""Name of the blob with the rows of all kernels."""
+
+CHEAP: Final = (EAGER, "torch")
+"""Baselines that need nothing loaded under the profiler but PyTorch."""
+
+EVERYTHING_OPTION: Final = "--portkit-count-all"
+
+_NOT_ASKED = f"not counted by default, since it takes seconds to load its compiler or library: {EVERYTHING_OPTION}"
+
+_OPEN: Final[Mapping[Platform, Callable[[str], Profiler]]] = {Platform.CUDA: open_ncu, Platform.ROCM: open_rocprof}
+
+
+class Choice(enum.StrEnum):
+    """Whether a run takes counters."""
+
+    AUTO = "auto"  # where profiler and permission are there; elsewhere the reason is written
+    OFF = "off"
+    REQUIRE = "require"  # a run without them is refused, or fails at its end
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What the counters of a run need beside its records."""
+
+    sources: Mapping[str, CaseSource]
+    targets: Mapping[str, Target]
+    devices: Sequence[Device]
+    limits: Limits
+    everything: bool  # baselines of compilers and libraries, too
+    store: Callable[[str, bytes], str]  # name and content of a blob → its address
+    load: Callable[[str], bytes]  # address of a blob → its content
+    stop: Callable[[], bool]
+    told: Callable[[int, int], None]  # done, of how many
+
+
+def open_profiler(target: Target) -> Profiler:
+    """The profiler for a target's devices.
+
+    Raises:
+        HostError: there is none here, or it can't be used.
+    """
+    return _OPEN[target.architecture.platform](target.architecture.name)
+
+
+def is_counted(record: Record) -> bool:
+    """Whether a cell has counters: one that was measured and right."""
+    return record.evidence is Evidence.MEASURED and record.outcome.status is Status.PASSED
+
+
+def take_counters(records: Collection[Record], counting: Counting) -> Iterator[Counters]:
+    """Counters of the cells, each as soon as it is known; fewer where it is stopped."""
+    by_device: dict[str, list[tuple[int, Record]]] = {}
+    for number, record in enumerate(sorted(filter(is_counted, records), key=_order)):
+        by_device.setdefault(_device_of(record, counting).device_id, []).append((number, record))
+    total, done = sum(map(len, by_device.values())), 0
+    for group in by_device.values():
+        yield from _of_device(dict(group), counting, partial(_tell, counting, done, total))
+        done += len(group)
+
+
+def _tell(counting: Counting, before: int, total: int, done: int) -> None:
+    counting.told(before + done, total)
+
+
+def _order(record: Record) -> tuple[str, str]:
+    return record.cell.target, record.cell.case
+
+
+def _device_of(record: Record, counting: Counting) -> Device:
+    """The device that measured the cell, or another of its SKU where that is not of this host."""
+    same = [device for device in counting.devices if device.target == record.cell.target]
+    return next((device for device in same if device.device_id == record.device_id), same[0])
+
+
+def _of_device(records: Mapping[int, Record], counting: Counting, told: Callable[[int], None]) -> Iterator[Counters]:
+    first = next(iter(records.values()))
+    target, device = counting.targets[first.cell.target], _device_of(first, counting)
+    try:
+        profiler = open_profiler(target)
+    except HostError as error:
+        why = f"{error.message}; {error.remedy}"
+        nothing = Figures(nulls={FUNCTIONS: why})
+        yield from (_counters(record, error.message, device, nothing, counting) for record in records.values())
+        return
+    tasks = [_task(number, record, counting) for number, record in records.items()]
+    place = Place(target, device.index, counting.limits, os.getpid())
+    for task, figures in count_tasks(tasks, profiler, place, counting.stop, told):
+        yield _counters(records[task.number], profiler.tool, device, figures, counting)
+
+
+def _task(number: int, record: Record, counting: Counting) -> Task:
+    baselines = [name for name in _timed_baselines(record, counting) if counting.everything or name in CHEAP]
+    return Task(number, record.cell, counting.sources[record.cell.case], (FUSED, *baselines))
+
+
+def _left_out(record: Record, counting: Counting) -> dict[str, str]:
+    names = () if counting.everything else _timed_baselines(record, counting)
+    return dict.fromkeys((name for name in names if name not in CHEAP), _NOT_ASKED)
+
+
+def _timed_baselines(record: Record, counting: Counting) -> Iterable[str]:
+    if record.timing:
+        return record.timing.baselines
+    if address := record.blobs.get("timing"):  # the record had no room for it
+        return tuple(json.loads(counting.load(address)).get("baselines", ()))
+    return ()
+
+
+def _counters(record: Record, tool: str, device: Device, figures: Figures, counting: Counting) -> Counters:
+    rows: list[dict[str, Any]] = plain(figures.kernels)
+    blobs = {KERNELS: counting.store(KERNELS, json.dumps(rows).encode())} if rows else {}
+    return Counters(
+        run_id=record.run_id,
+        cell_key=record.keys.cell_key,
+        evidence=record.evidence,
+        tool=tool,
+        functions=figures.functions,
+        device_id=device.device_id,
+        nulls=figures.nulls if FUNCTIONS in figures.nulls else {**figures.nulls, **_left_out(record, counting)},
+        blobs=blobs,
+    )

@@ -1,0 +1,90 @@
+"""Imports PyTorch's compiler once, in the supervisor, for all workers whose baselines compile.
+
+On a GPU host the import took 7 to 10 s, which every worker would spend anew. It may ask
+CUDA whether there is a GPU, and a process that has asked leaves CUDA useless to its forks;
+so NVML is asked instead, and a fork is tried afterwards.
+
+Source: ``torch.cuda.is_available``, for the variable that makes it ask NVML.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from platformdirs import user_cache_path
+from triton import knobs
+
+from portkit.model import Evidence
+from portkit.plan.baselines import EAGER
+from portkit.run.jobs import Chain
+
+OFF = "PORTKIT_NO_PRELOAD"
+"""Variable of the environment that switches it off."""
+
+_MODULES = ("torch._dynamo", "torch._inductor.compile_fx")
+_NEED_NONE = (EAGER, "torch")
+"""Baselines that load no compiler. Libraries' modules mostly do, since they import ``torch._dynamo``."""
+
+_FOR_THE_IMPORT = {
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    "TORCH_WARM_POOL": "0",  # no processes that compile, here
+}
+
+
+def is_wanted(chains: Sequence[Chain]) -> bool:
+    """Whether several processes would import it, one after another."""
+    if os.environ.get(OFF):
+        return False
+    measured = [job for chain in chains for job in chain if job.evidence is Evidence.MEASURED]
+    return sum(bool(set(job.baselines).difference(_NEED_NONE)) for job in measured) > 1
+
+
+def keep_caches() -> None:
+    """See that what Inductor makes stays on the disk, in a folder of the user's own that outlives a clean ``/tmp``.
+
+    Before the import, which chooses one under ``/tmp`` otherwise.
+    """
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(user_cache_path("portkit") / "inductor"))
+    # Inductor would put Triton's cache of the whole process into its own.
+    os.environ.setdefault("TRITON_CACHE_DIR", knobs.cache.dir)
+
+
+def load_compiler() -> bool:
+    """Import it, if it imports at all.
+
+    Returns:
+        Whether forks of this process can use the device.
+    """
+    keep_caches()
+    with _environment(_FOR_THE_IMPORT), contextlib.suppress(Exception):  # a broken one is told by each baseline
+        for name in _MODULES:
+            importlib.import_module(name)
+    return _forks_may_use_the_device()
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _forks_may_use_the_device() -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads: torch and NumPy see to theirs
+        pid = os.fork()
+    if pid == 0:
+        os._exit(int(torch.cuda._is_in_bad_fork()))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

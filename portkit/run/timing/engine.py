@@ -1,0 +1,195 @@
+"""Times the fused function and its baselines on the current device, interleaved.
+
+One round times every function once, in order; rounds follow until every median is known to
+half a per cent, or the time is over. So a drift of clocks or temperature meets all functions
+alike. Events come first, the trace in a pass of its own after them, then the modes that were
+asked for; each ends by the same rule.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from portkit.run.device_state import Monitor
+from portkit.run.timing.events import Functions, Prepare, Sample, held, hold_for, sample_rounds
+from portkit.run.timing.flush import Flush, make_flush
+from portkit.run.timing.modes import captured, warm
+from portkit.run.timing.readings import Readings
+from portkit.run.timing.rounds import Bounds, Rounds, until_settled
+from portkit.run.timing.samples import EVENTS, GRAPH, TRACE, WARM, Samples, Series
+from portkit.run.timing.trace import Traced, TraceError, trace_rounds
+
+EVENT_SECONDS = 1.0
+"""Most wall clock of the rounds on events, all functions of a cell together."""
+
+TRACE_SECONDS = 0.25
+"""The same of the rounds that are traced."""
+
+MODE_SECONDS = 0.25
+"""The same of each mode."""
+
+WARMUP_SECONDS = 0.1
+MOST_WARMUP_SECONDS = 0.5  # where the device's clock has not come to rest before
+MIN_WARMUP = 3  # rounds
+_STEADY = 0.01  # change of the clock between two looks, as a share, that counts as rest
+_TRACE_STEP = 25  # rounds in one trace: starting one costs some milliseconds
+_BUSY_ROUNDS = 3  # not sampled, which keep the device at work while its state is read
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a cell is timed."""
+
+    flush_bytes: int  # of the buffer read before each sample
+    modes: tuple[str, ...] = ()  # beside the two clocks: warm, graph
+
+
+def measure(functions: Functions, options: Options, monitor: Monitor) -> Samples:
+    """Time functions on the current device.
+
+    Args:
+        functions: name → call; called before, so that nothing is left to compile.
+        options: how.
+        monitor: reads the device's clocks and temperature between rounds.
+    """
+    readings = Readings(monitor)
+    flush = make_flush(options.flush_bytes)
+    with _uncollected():
+        warmup = _warm_up(functions, flush, monitor)
+        engine = _Engine(functions, flush, readings)
+        engine.events()
+        engine.trace()
+        if WARM in options.modes:
+            engine.warm()
+        if GRAPH in options.modes:
+            engine.graph()
+    return engine.samples(warmup, monitor)
+
+
+@dataclass
+class _Engine:
+    functions: Functions
+    flush: Flush
+    readings: Readings
+    taken: dict[str, Series] = field(default_factory=dict)
+    kernels: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    hold_ms: dict[str, float] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    nulls: dict[str, str] = field(default_factory=dict)
+    settled: bool = False
+
+    def events(self) -> None:
+        rounds = self._between_events(EVENTS, self.functions, self._cold, EVENT_SECONDS)
+        self.settled = rounds.settled
+        self.late = {name: sum(each.late for each in rounds.column(name)) for name in self.functions}
+
+    def trace(self) -> None:
+        def sample(rounds: int) -> Sequence[dict[str, Traced]]:
+            self.readings.tick(self._busy)
+            return trace_rounds(self.functions, self.flush, rounds)
+
+        try:
+            rounds = until_settled(sample, _milliseconds, Bounds(TRACE_SECONDS, step=_TRACE_STEP))
+        except TraceError as error:
+            self.nulls["timing.trace"] = str(error)
+            return
+        self.taken[TRACE] = _series(rounds)
+        self.kernels = {name: tuple(each.kernels for each in rounds.column(name)) for name in self.functions}
+
+    def warm(self) -> None:
+        self._between_events(WARM, self.functions, warm, MODE_SECONDS)
+
+    def graph(self) -> None:
+        graphs, refused = captured(self.functions)
+        self.nulls.update({f"timing.{name}.{GRAPH}": why for name, why in refused.items()})
+        if graphs:
+            self._between_events(GRAPH, graphs, self._cold, MODE_SECONDS)
+
+    def samples(self, warmup: int, monitor: Monitor) -> Samples:
+        states = self.readings.close()
+        return Samples(
+            milliseconds=self.taken,
+            flush_bytes=self.flush.buffer.nbytes,
+            warmup=warmup,
+            hold_ms=self.hold_ms,
+            settled=self.settled,
+            late=self.late,
+            kernels=self.kernels,
+            states=states,
+            nulls={**self.nulls, **monitor.nulls},
+        )
+
+    def _between_events(self, mode: str, functions: Functions, before: Prepare, seconds: float) -> Rounds[Sample]:
+        hold = hold_for(functions, before)
+        prepare = held(hold, before)
+
+        def sample(rounds: int) -> Sequence[dict[str, Sample]]:
+            self.readings.tick(self._busy)
+            return sample_rounds(functions, prepare, rounds)
+
+        rounds = until_settled(sample, _milliseconds, Bounds(seconds))
+        self.taken[mode], self.hold_ms[mode] = _series(rounds), hold.milliseconds
+        return rounds
+
+    def _cold(self, _: Callable[[], object]) -> None:
+        self.flush()
+
+    def _busy(self) -> None:
+        for _ in range(_BUSY_ROUNDS):
+            _unsampled_round(self.functions, self.flush)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection: with a compiler loaded, one stops the host for a tenth of a second."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _warm_up(functions: Functions, flush: Flush, monitor: Monitor) -> int:
+    """Unsampled rounds until the device's clock has come to rest or the time is over; how many."""
+    start, warmup, steady, clock = time.perf_counter(), 0, False, _clock(monitor)
+    while not steady and (not warmup or time.perf_counter() - start < MOST_WARMUP_SECONDS):
+        warmup += _rounds_for(WARMUP_SECONDS, functions, flush)
+        before, clock = clock, _clock(monitor)
+        steady = before is None or clock is None or abs(clock - before) <= _STEADY * before
+    return warmup
+
+
+def _rounds_for(seconds: float, functions: Functions, flush: Flush) -> int:
+    until, rounds = time.perf_counter() + seconds, 0
+    while rounds < MIN_WARMUP or time.perf_counter() < until:
+        _unsampled_round(functions, flush)
+        torch.cuda.synchronize()
+        rounds += 1
+    return rounds
+
+
+def _clock(monitor: Monitor) -> float | None:
+    state = monitor.read()
+    return state.sm_clock_mhz if state else None
+
+
+def _unsampled_round(functions: Functions, flush: Flush) -> None:
+    for call in functions.values():
+        flush()
+        call()
+
+
+def _series(rounds: Rounds[Sample] | Rounds[Traced]) -> Series:
+    return {name: tuple(each.milliseconds for each in rounds.column(name)) for name in rounds.rounds[0]}
+
+
+def _milliseconds(sample: Sample | Traced) -> float:
+    return sample.milliseconds

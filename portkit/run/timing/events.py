@@ -1,0 +1,122 @@
+"""Device events around a call: what a user waits for.
+
+CUDA and HIP events record on the stream (torch.cuda.Event serves both). Before each
+sample the device is held back by a spinning thread until the host has enqueued the whole
+call, and then the host does nothing until the device is done. So a sample is what the
+device needs from start to end of the call, gaps between its kernels included, and neither
+how fast this host's Python launches (that swings by a factor of two within minutes on a
+shared host, and no kernel can help it) nor how its next launches disturb the device. A
+sample whose start the device had reached before the host was done is known as late.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+Call = Callable[[], object]
+Functions = Mapping[str, Call]
+
+Prepare = Callable[[Call], object]
+"""Holds the device back and puts its caches into the state that a mode asks for."""
+
+LEAST_HOLD_MS = 0.05
+MOST_HOLD_MS = 10.0
+
+_COVER = 2  # times what the host was seen to need
+_TRIES = 10  # rounds that show whether the host is fast enough
+_MOST_LATE = 1  # samples of a function that may be late in them: the host is not alone
+_CALIBRATION_CYCLES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call between two events."""
+
+    milliseconds: float
+    late: bool  # the device was there before the host had enqueued all of it
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Holds the current stream back for a while; a spinning thread leaves the caches as they are."""
+
+    milliseconds: float
+    cycles_per_ms: float
+
+    def __call__(self) -> None:
+        """Enqueue the wait."""
+        torch.cuda._sleep(int(self.milliseconds * self.cycles_per_ms))
+
+
+def sample_rounds(functions: Functions, prepare: Prepare, rounds: int) -> list[dict[str, Sample]]:
+    """Time every function once a round, in order; a drift of clocks meets all alike."""
+    return [{name: _sample(call, prepare) for name, call in functions.items()} for _ in range(rounds)]
+
+
+def hold_for(functions: Functions, before: Prepare) -> Hold:
+    """A hold that lasts until the host has enqueued any of the calls and what comes before it.
+
+    Calls that wait for the device are late however long it is; the longest hold ends it then.
+    """
+    hold = Hold(0.0, _cycles_per_ms())
+    needed = _within(_COVER * _enqueue_ms(functions, before))
+    while _too_late(functions, before, hold := Hold(needed, hold.cycles_per_ms)) and needed < MOST_HOLD_MS:
+        needed = _within(2 * needed)
+    return hold
+
+
+def held(hold: Hold, before: Prepare) -> Prepare:
+    """What ``before`` enqueues, after a hold."""
+
+    def prepare(call: Call) -> None:
+        hold()
+        before(call)
+
+    return prepare
+
+
+def _sample(call: Call, prepare: Prepare) -> Sample:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    prepare(call)
+    start.record()
+    call()
+    end.record()
+    late = bool(start.query())
+    torch.cuda.synchronize()
+    return Sample(start.elapsed_time(end), late)
+
+
+def _enqueue_ms(functions: Functions, before: Prepare) -> float:
+    """Time that the host takes to enqueue the slowest of the calls and what comes before it.
+
+    Of each call the second longest time counts: one pause of the host is an accident.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for _, (name, call) in itertools.product(range(_TRIES), functions.items()):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        before(call)
+        call()
+        seconds[name].append(time.perf_counter() - start)
+    return max(sorted(each)[-2] for each in seconds.values()) * 1e3
+
+
+def _too_late(functions: Functions, before: Prepare, hold: Hold) -> bool:
+    rounds = sample_rounds(functions, held(hold, before), _TRIES)
+    return any(sum(each[name].late for each in rounds) > _MOST_LATE for name in functions)
+
+
+def _within(milliseconds: float) -> float:
+    return max(LEAST_HOLD_MS, min(milliseconds, MOST_HOLD_MS))
+
+
+def _cycles_per_ms() -> float:
+    """How fast the counter runs that a hold waits for: on this device, at its clock of now."""
+    waits = {"wait": lambda: torch.cuda._sleep(_CALIBRATION_CYCLES)}
+    first, second = (each["wait"].milliseconds for each in sample_rounds(waits, lambda _: None, 2))
+    return _CALIBRATION_CYCLES / min(first, second)

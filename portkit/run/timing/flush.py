@@ -1,0 +1,120 @@
+"""Cold caches: a buffer larger than the caches is read before each sample.
+
+Reading evicts the inputs and leaves no dirty lines, whose write-back a flush by writing
+would put into the sample. That it does evict is measured: :func:`evicts`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from portkit.model import Target
+
+MIN_FLUSH_BYTES = 256 << 20
+"""Smallest flush: twice the largest L2 there is, B200's 126 MiB."""
+
+DEFAULT_FLUSH_BYTES = 512 << 20
+"""Flush where neither device nor catalogue knows a cache: twice the largest there is, MI300X's 256 MiB."""
+
+
+@dataclass(frozen=True)
+class Flush:
+    """Reads a buffer larger than the caches, some times over."""
+
+    buffer: torch.Tensor
+    reads: int = 1
+
+    def __call__(self) -> None:
+        """Enqueue the reads on the current stream."""
+        for _ in range(self.reads):
+            torch.amax(self.buffer)
+
+
+def make_flush(nbytes: int) -> Flush:
+    """A flush of that many bytes on the current device."""
+    return Flush(torch.ones(nbytes // 4, dtype=torch.float32, device="cuda"))
+
+
+def flush_size(target: Target) -> int:
+    """Bytes that evict the last-level cache: twice the largest cache known, 256 MiB at least."""
+    largest = largest_cache(target)
+    return max(2 * largest, MIN_FLUSH_BYTES) if largest else DEFAULT_FLUSH_BYTES
+
+
+def largest_cache(target: Target) -> int:
+    """Bytes of the largest cache that the device or the catalogue knows; 0 where neither does.
+
+    The device doesn't tell of AMD's Infinity Cache.
+    """
+    mib = [size for size in (target.l2_mib, target.last_level_cache_mib) if size]
+    l2 = int(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0))
+    return max([l2, *(int(size * (1 << 20)) for size in mib)])
+
+
+# --------------------------------------------------------------------------
+# Proof
+
+PROBED_BYTES = 2 << 20
+"""Buffer of the probe: fits the last-level cache of every GPU that Triton serves."""
+
+COLD_BYTES = 2 << 30
+"""Flush that makes the probe's buffer cold beyond doubt: eight times the largest cache there is."""
+
+_LINES = 2048  # of the probe's buffer, read one after the other
+_REPEATS = 5
+_CONTRAST = 1.2  # of cold to warm, below which the probe tells nothing
+_SHARE = 0.9  # of the way from warm to cold
+
+
+def evicts(flush: Callable[[], object]) -> bool | None:
+    """Whether a buffer that was in the caches is no longer there after the flush.
+
+    One warp reads lines all over the buffer, each address dependent on the value read
+    before, so its time is the sum of their latencies. It is taken right after the buffer
+    was read (warm), after a flush of :data:`COLD_BYTES` (cold), and after ``flush``: evicted
+    is what comes nine tenths of the way from warm to cold.
+
+    Args:
+        flush: what is to be proved.
+
+    Returns:
+        None where warm and cold cannot be told apart on this device.
+    """
+    buffer = torch.zeros(PROBED_BYTES // 4, dtype=torch.int32, device="cuda")
+    warm, cold, flushed = (_latency_ms(buffer, each) for each in (lambda: None, make_flush(COLD_BYTES), flush))
+    if cold < _CONTRAST * warm:
+        return None
+    return flushed >= warm + _SHARE * (cold - warm)
+
+
+def _latency_ms(buffer: torch.Tensor, before: Callable[[], object]) -> float:
+    """Median time of a walk over a buffer that was read just before ``before``."""
+    _walk[(1,)](buffer, buffer, buffer.numel() // _LINES, LINES=_LINES, num_warps=1)
+    return statistics.median(_one_walk(buffer, before) for _ in range(_REPEATS))
+
+
+def _one_walk(buffer: torch.Tensor, before: Callable[[], object]) -> float:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.amax(buffer)
+    before()
+    start.record()
+    _walk[(1,)](buffer, buffer, buffer.numel() // _LINES, LINES=_LINES, num_warps=1)
+    end.record()
+    torch.cuda.synchronize()
+    elapsed: float = start.elapsed_time(end)
+    return elapsed
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _walk(buffer, out, step, LINES: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, N803
+    """Reads ``LINES`` places, ``step`` elements apart, one after the other; all values are 0."""
+    place = tl.load(buffer)
+    for _ in range(LINES):
+        place += step + tl.load(buffer + place)  # the sum makes the next address wait for this value
+    tl.store(out, place - LINES * step)

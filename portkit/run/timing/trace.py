@@ -1,0 +1,137 @@
+"""Kernel time of a call: the sum of its kernels' durations in the device trace.
+
+The trace is that of torch.profiler, which has it from CUPTI on NVIDIA and from roctracer
+or rocprofiler on AMD; copies and fills count like kernels. Each traced call lies between
+two launches of a marker kernel of portkit's own, and what belongs to it is decided by the
+order of launches (correlation numbers count the calls into the driver), not by times: work
+on other streams, or that still runs when the next call is launched, is told apart all the
+same. A trace whose markers do not add up is refused.
+
+Tracing is a pass of its own, since it makes launches dearer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch.autograd.profiler import profile
+from torch.profiler import DeviceType
+
+from portkit.run.timing.events import Functions
+
+MARKER = "portkit_marks_a_traced_call"
+"""Name of the marker kernel in the trace."""
+
+
+class TraceError(Exception):
+    """The device gave no trace that can be read; the message says why."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """One traced call."""
+
+    milliseconds: float
+    kernels: int  # with copies and fills
+
+
+@dataclass(frozen=True)
+class Activity:
+    """One kernel, copy or fill in a device trace."""
+
+    name: str
+    launch: int  # number of the driver call that launched it; equal for all kernels of a graph
+    start_ns: int
+    nanoseconds: int
+
+
+def trace_rounds(functions: Functions, before: Callable[[], object], rounds: int) -> list[dict[str, Traced]]:
+    """Trace every function once a round, in order.
+
+    Args:
+        functions: name → call; called before, so that nothing is compiled here.
+        before: cools the caches; its kernels do not count.
+        rounds: how many.
+
+    Raises:
+        TraceError: tracing is not to be had here, or the trace is not whole.
+    """
+    activities = traced_activities(lambda: _run(functions, before, rounds))
+    calls = [_sum(each) for each in split(activities, len(functions) * rounds)]
+    return [dict(zip(functions, each, strict=True)) for each in _groups(calls, len(functions))]
+
+
+def traced_activities(run: Callable[[], object]) -> list[Activity]:
+    """What the device did for ``run``, in the order of launches.
+
+    Raises:
+        TraceError: tracing is not to be had here.
+    """
+    torch.cuda.synchronize()
+    try:
+        with profile(use_cpu=False, use_device="cuda", use_kineto=True) as profiler:
+            run()
+            torch.cuda.synchronize()
+    except (AssertionError, RuntimeError) as error:
+        raise TraceError(f"torch.profiler gave no device trace: {error}") from error
+    events = profiler.kineto_results.events()
+    return sorted(map(_activity, filter(_on_device, events)), key=lambda each: (each.launch, each.start_ns))
+
+
+def split(activities: Iterable[Activity], calls: int) -> list[list[Activity]]:
+    """Activities of each call, those between the markers around it.
+
+    Raises:
+        TraceError: there are not two markers a call.
+    """
+    parts: list[list[Activity]] = [[]]
+    for activity in activities:
+        if activity.name == MARKER:
+            parts.append([])
+        else:
+            parts[-1].append(activity)
+    if len(parts) == 1:
+        raise TraceError("the device trace is empty: another profiler may hold the device, or torch was built without")
+    if len(parts) != 2 * calls + 1:
+        raise TraceError(f"the device trace is not whole: {len(parts) - 1} markers where {2 * calls} were launched")
+    return parts[1::2]
+
+
+def _run(functions: Functions, before: Callable[[], object], rounds: int) -> None:
+    for _, call in itertools.product(range(rounds), functions.values()):
+        before()
+        _mark()
+        call()
+        _mark()
+
+
+def _mark() -> None:
+    _marker[(1,)](num_warps=1)
+
+
+def _on_device(event: Any) -> bool:
+    return event.device_type() != DeviceType.CPU and not event.is_user_annotation()
+
+
+def _activity(event: Any) -> Activity:
+    return Activity(event.name(), event.correlation_id(), event.start_ns(), event.duration_ns())
+
+
+def _sum(activities: Sequence[Activity]) -> Traced:
+    return Traced(sum(each.nanoseconds for each in activities) / 1e6, len(activities))
+
+
+def _groups(calls: Sequence[Traced], size: int) -> Iterator[Sequence[Traced]]:
+    return (calls[start : start + size] for start in range(0, len(calls), size))
+
+
+def portkit_marks_a_traced_call() -> None:
+    """An empty kernel; its name is the marker's."""
+
+
+_marker = triton.jit(portkit_marks_a_traced_call)

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""The device trace beside the profiler's own clock, for every function of a report that has both.
+
+    .venv/bin/python scripts/compare_clocks.py REPORT... [--function fused]
+
+Both are the sum over the kernels of one call: the trace's is the median of the samples, the
+profiler's that of its counters, taken under the same flush. They must agree within 2 % or
+1.5 µs, whichever is more. Numbers of kernels stand side by side; the trace counts copies and
+fills too, the profiler does not, so the profiler's must not be the larger. The profiler's clock
+starts earlier and ends later than a kernel, so a chain of kernels differs by more than one: the
+last column but one is the difference a kernel. The exit code is 1 where they do not agree, and 2
+where nothing can be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tabulate import tabulate
+
+from portkit.model import Counters, Record, Timed
+from portkit.store.journal import Report, read_report
+
+SHARE = 0.02
+LEAST_US = 1.5
+"""Difference that is allowed: this share of the profiler's time, but at least this many µs."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One function of one cell on both clocks."""
+
+    cell: str
+    function: str
+    trace_us: float
+    profiler_us: float
+    kernels: int | None  # by the trace
+    counted: int  # by the profiler
+
+    @property
+    def allowed_us(self) -> float:
+        """Most difference."""
+        return max(SHARE * self.profiler_us, LEAST_US)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether times agree, and no kernel was counted that was not traced."""
+        traced = self.kernels is None or self.counted <= self.kernels
+        return traced and abs(self.trace_us - self.profiler_us) <= self.allowed_us
+
+
+def pairs(report: Report) -> Iterator[Pair]:
+    """Every function that was both traced and counted."""
+    for record in report.records:
+        counters = report.counters.get((record.keys.cell_key, record.evidence))
+        if record.timing and counters:
+            yield from _of_cell(record, counters)
+
+
+def _of_cell(record: Record, counters: Counters) -> Iterator[Pair]:
+    label = record.cell.label(record.evidence)
+    for name, timed in _functions(record).items():
+        counted = counters.functions.get(name)
+        if timed.trace and counted and counted.duration_ms is not None:
+            times = 1e3 * timed.trace.median_ms, 1e3 * counted.duration_ms
+            yield Pair(label, name, *times, timed.kernels, counted.kernels)
+
+
+def _functions(record: Record) -> dict[str, Timed]:
+    assert record.timing is not None
+    return {"fused": record.timing.fused, **record.timing.baselines}
+
+
+def _row(pair: Pair) -> tuple[object, ...]:
+    difference = pair.trace_us - pair.profiler_us
+    kernels = "?" if pair.kernels is None else pair.kernels
+    return (
+        pair.cell,
+        pair.function,
+        f"{kernels}/{pair.counted}",
+        pair.trace_us,
+        pair.profiler_us,
+        difference,
+        100 * difference / pair.profiler_us,
+        difference / pair.counted,
+        "yes" if pair.agrees else "no",
+    )
+
+
+def main() -> int:
+    """Print the table and how many agree."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("reports", nargs="+", type=Path)
+    parser.add_argument("--function", help="this one alone, such as fused")
+    options = parser.parse_args()
+    every = [pair for path in options.reports for pair in pairs(read_report(path))]
+    found = [pair for pair in every if options.function in (None, pair.function)]
+    if not found:
+        print("no function was both traced and counted", file=sys.stderr)
+        return 2
+    headers = [
+        "cell",
+        "function",
+        "kernels",
+        "trace, µs",
+        "profiler, µs",
+        "difference, µs",
+        "%",
+        "a kernel, µs",
+        "agrees",
+    ]
+    print(tabulate(map(_row, found), headers, floatfmt=("", "", "", ".2f", ".2f", "+.2f", "+.1f", "+.2f", "")))
+    agreeing = sum(pair.agrees for pair in found)
+    print(f"{agreeing} of {len(found)} within {SHARE:.0%} or {LEAST_US} µs")
+    return 0 if agreeing == len(found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

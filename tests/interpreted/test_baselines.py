@@ -1,0 +1,301 @@
+"""What becomes of each kind of baseline, on the CPU with functions of plain PyTorch."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+
+import pytest
+import torch
+
+from portkit.baselines import Library, liger, pytorch
+from portkit.model import Baseline, Cell, Direction, KernelCase, Status, Work
+from portkit.plan.baselines import EAGER
+from portkit.run.baselines import DeviceLostError, Wanted, try_baselines
+from portkit.run.evaluate import evaluate
+from portkit.run.watched import Runner
+
+ABSENT = Library("no-such-library", "no_such_library")
+
+
+def chain(x, y):
+    return torch.exp(x) * y, x + y
+
+
+def right(x, y):
+    return torch.mul(x.exp(), y), torch.add(x, y)
+
+
+def in_place(x, y):
+    x.exp_().mul_(y)
+    return x, y
+
+
+def wrong(x, y):
+    return torch.exp(x) * y * 1.01, x + y
+
+
+def of_another_form(x, y):
+    return torch.exp(x) * y
+
+
+def of_another_dtype(x, y):
+    return (torch.exp(x) * y).double(), x + y
+
+
+def broken(x, y):
+    raise AttributeError("module 'library' has no attribute 'fused'")
+
+
+def missing(x, y):
+    import no_such_library.inside
+
+    return no_such_library.inside(x, y)
+
+
+def faulting(x, y):
+    raise RuntimeError("CUDA error: an illegal memory access was encountered\nfor debugging, pass this and that")
+
+
+CASE = KernelCase(
+    name="case",
+    fused=chain,
+    reference=chain,
+    inputs=lambda make, shape, dtype: {"x": make.uniform(shape, dtype), "y": make.uniform(shape, dtype)},
+    work=lambda shape, dtype: Work(1, 2, 1),
+    shapes=((64, 100),),
+    small_shapes=((4, 100),),
+    dtypes=("float32",),
+    variants={"default": {}},
+    directions=(Direction.FORWARD, Direction.BACKWARD),
+    reduction_length=lambda shape: 1,
+)
+CELL = Cell("case", Direction.FORWARD, (64, 100), "float32", "default", "h200")
+
+
+def tried(functions, *, case=CASE, cell=CELL, **wanted):
+    case = replace(case, baselines=functions)
+    done = evaluate(case, cell, Runner("cpu", lambda error, stage: None), seed=0)
+    return try_baselines(case, cell, done, Wanted((EAGER, *functions), **wanted)), done
+
+
+def test_one_that_is_right_is_timed():
+    found, done = tried({"other": right})
+    assert list(found.found) == list(found.calls) == ["eager", "other"]
+    other = found.found["other"]
+    assert (other.status, other.message, other.version) == (Status.PASSED, "", None)
+    assert 0 <= other.error <= other.limit
+    assert other.first_call_seconds > 0
+    assert found.nulls == {}
+    for got, wanted in zip(found.calls["other"](), chain(**done.inputs), strict=True):
+        assert torch.equal(got, wanted)
+
+
+def test_the_unfused_chain_has_the_error_that_the_limit_is_made_from():
+    found, done = tried({})
+    eager = found.found["eager"]
+    assert eager.status is Status.PASSED
+    ratios = {output.unfused_error / output.limit: output for output in done.verdict.outputs}
+    nearest = ratios[max(ratios)]
+    assert (eager.error, eager.limit) == pytest.approx((nearest.unfused_error, nearest.limit), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("function", "status", "words"),
+    [
+        (wrong, Status.WRONG_RESULT, "output 0: error "),
+        (of_another_form, Status.WRONG_RESULT, "1 outputs, the unfused chain has 2"),
+        (of_another_dtype, Status.WRONG_RESULT, "output 0: torch.float64, the unfused chain's is torch.float32"),
+        (broken, Status.BASELINE_FAILED, "AttributeError: module 'library' has no attribute 'fused'"),
+        (missing, Status.BACKEND_MISSING, "no_such_library is not installed"),
+        (ABSENT.call()(right), Status.BACKEND_MISSING, "no-such-library is not installed"),
+    ],
+)
+def test_one_that_is_not_right_has_no_speedup_and_says_why(function, status, words):
+    found, _ = tried({"other": function})
+    other = found.found["other"]
+    assert other.status is status
+    assert words in other.message
+    assert "\n" not in other.message
+    assert list(found.calls) == ["eager"]
+    assert found.nulls == {"speedup.other": f"{status}: {other.message}"}
+
+
+def test_a_wrong_one_tells_error_and_limit():
+    other = tried({"other": wrong})[0].found["other"]
+    assert other.limit < other.error < 0.02
+
+
+def test_an_installed_library_with_a_missing_part_is_broken_and_not_missing(tmp_path, monkeypatch):
+    (tmp_path / "half_installed.py").write_text("import no_such_part\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.util.find_spec("half_installed") is not None
+
+    def call(x, y):
+        import half_installed
+
+        return half_installed.fused(x, y)
+
+    library = Library("half-installed", "half_installed")
+    found = tried({"plain": call, "marked": library.call()(call)})[0].found
+    for each in found["plain"], found["marked"]:
+        assert each.status is Status.BASELINE_FAILED
+        assert each.message == "ModuleNotFoundError: No module named 'no_such_part'"
+
+
+def test_one_in_place_works_on_inputs_of_its_own():
+    _, whole = tried({})
+    case = replace(CASE, fused=lambda x, y: (torch.exp(x) * y, y), reference=lambda x, y: (torch.exp(x) * y, y))
+    found, done = tried({"inplace": in_place, "other": lambda x, y: (x.exp() * y, y)}, case=case)
+    assert [each.status for each in found.found.values()] == [Status.PASSED] * 3
+    found.calls["inplace"]()
+    found.calls["inplace"]()
+    assert all(torch.equal(done.inputs[name], whole.inputs[name]) for name in "xy")
+    assert torch.equal(found.calls["other"]()[0], torch.exp(done.inputs["x"]) * done.inputs["y"])
+
+
+def test_inputs_whose_rows_lie_apart():
+    case = replace(
+        CASE,
+        inputs=lambda make, shape, dtype: {
+            "x": make.uniform((shape[0], shape[1] + 32), dtype)[:, : shape[1]],
+            "y": make.uniform((1, shape[1]), dtype).expand(shape),
+        },
+    )
+    found, _ = tried({"other": right}, case=case)
+    assert found.found["other"].status is Status.PASSED, found.found["other"]
+
+
+def test_layout_is_prepared_once_and_outside_of_the_samples():
+    prepared = []
+
+    def side_by_side(x, y):
+        prepared.append(1)
+        return {"both": torch.cat([x, y], dim=-1)}
+
+    @pytorch.TORCH.call(prepare=side_by_side)
+    def packed(both):
+        x, y = both.chunk(2, dim=-1)
+        return x.exp() * y, x + y
+
+    found, _ = tried({"packed": packed})
+    assert found.found["packed"].status is Status.PASSED
+    assert found.found["packed"].version == torch.__version__
+    before = len(prepared)
+    for _ in range(3):
+        found.calls["packed"]()
+    assert len(prepared) == before == 2  # once to judge, once for the samples
+
+
+def test_what_ended_another_process_is_not_tried_again():
+    told = []
+    known = {"other": Baseline(Status.BASELINE_FAILED, "killed by SIGABRT")}
+    found, _ = tried({"other": broken, "more": right}, known=known, trying=told.append)
+    assert found.found["other"] is known["other"]
+    assert told == ["eager", "more"]
+
+
+def test_a_device_that_no_longer_answers_is_told():
+    with pytest.raises(DeviceLostError) as raised:
+        tried({"other": faulting}, device_answers=lambda: False)
+    assert raised.value.name == "other"
+    assert raised.value.found.status is Status.BASELINE_FAILED
+    assert raised.value.found.message.startswith("RuntimeError: CUDA error: an illegal memory access")
+
+
+@pytest.mark.parametrize(
+    ("function", "status", "words"),
+    [
+        (right, Status.PASSED, ""),
+        (lambda x, y: (wrong(x, y)[0], x + y), Status.WRONG_RESULT, "output grad x: error"),
+        (lambda x, y: tuple(t.detach() for t in chain(x, y)), Status.BASELINE_FAILED, "without torch.autograd"),
+    ],
+)
+def test_gradients_are_judged_and_timed(function, status, words):
+    cell = replace(CELL, direction=Direction.BACKWARD)
+    found, _ = tried({"other": function}, cell=cell)
+    assert found.found["other"].status is status
+    assert words in found.found["other"].message
+    if status is Status.PASSED:
+        first, again = found.calls["other"](), found.calls["other"]()
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_an_unfused_chain_that_overflows_is_no_baseline():
+    case = replace(
+        CASE,
+        fused=lambda x, y: (x.clone(), x + y),
+        reference=lambda x, y: (x * 1e30 * 1e10 * 1e-40, x + y),  # Inf in float32, x in float64
+    )
+    found, _ = tried({"other": lambda x, y: (x.clone(), x + y)}, case=case)
+    assert found.found["eager"].status is Status.WRONG_RESULT
+    assert list(found.calls) == ["other"]
+    assert found.nulls["speedup.eager"] == (
+        "wrong_result: the unfused chain is not finite where the float64 reference is"
+    )
+
+
+@pytest.mark.parametrize("direction", [Direction.FORWARD, Direction.BACKWARD])
+def test_compile_is_judged_and_timed(tmp_path, monkeypatch, direction):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    cell = replace(CELL, direction=direction)
+    done = evaluate(CASE, cell, Runner("cpu", lambda error, stage: None), seed=0)
+    found = try_baselines(CASE, cell, done, Wanted(("eager", "compile")))
+    compiled = found.found["compile"]
+    assert compiled.status is Status.PASSED, compiled
+    assert (compiled.version, list(found.calls)) == (torch.__version__, ["eager", "compile"])
+    for _ in range(2):
+        assert all(
+            torch.allclose(a, b, atol=1e-6)
+            for a, b in zip(found.calls["compile"](), found.calls["eager"](), strict=True)
+        )
+    assert list(tmp_path.iterdir())  # its cache is where it was told to be
+
+
+def test_a_compiler_that_refuses_is_a_baseline_that_failed(monkeypatch):
+    def refuse(*arguments, **how):
+        raise RuntimeError("torch.compile is not supported on this Python")
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    done = evaluate(CASE, CELL, Runner("cpu", lambda error, stage: None), seed=0)
+    found = try_baselines(CASE, CELL, done, Wanted(("eager", "compile"))).found
+    assert (found["eager"].status, found["compile"].status) == (Status.PASSED, Status.BASELINE_FAILED)
+    assert found["compile"].message == "RuntimeError: torch.compile is not supported on this Python"
+
+
+def test_one_that_fails_when_it_is_repeated_does_not_reach_the_samples():
+    calls = []
+
+    def once(x, y):
+        calls.append(1)
+        if len(calls) > 1:
+            raise RuntimeError("the buffer is gone")
+        return right(x, y)
+
+    found, _ = tried({"other": once, "more": right})
+    assert found.found["other"].status is Status.BASELINE_FAILED
+    assert found.found["other"].message == "RuntimeError: the buffer is gone"
+    assert list(found.calls) == ["eager", "more"]
+
+
+@pytest.mark.skipif(not liger.LIGER.installed, reason="Liger-Kernel is not installed")
+def test_the_version_of_a_library_is_kept():
+    found = tried({"other": liger.LIGER.call()(right)})[0].found["other"]
+    assert (found.status, found.version) == (Status.PASSED, liger.LIGER.version)
+
+
+@pytest.mark.parametrize("name", ["softmax", "sum_abs", "add_rms_norm"])
+def test_pytorchs_own_operators_compute_what_their_cases_do(name):
+    from pathlib import Path
+
+    from portkit.model import CaseSource
+    from portkit.run.load import load_case
+
+    case = load_case(CaseSource(name, path=str(Path(__file__).parents[2] / "kernels" / f"{name}.py")))
+    assert case.baselines["torch"] is getattr(pytorch, name)
+    case = replace(case, fused=case.reference, variants={"default": {}})
+    for dtype in case.dtypes:
+        cell = Cell(name, Direction.FORWARD, case.small_shapes[0], dtype, "default", "h200")
+        done = evaluate(case, cell, Runner("cpu", lambda error, stage: None), seed=0)
+        found = try_baselines(case, cell, done, Wanted(("torch",))).found["torch"]
+        assert found.status is Status.PASSED, (dtype, found)

@@ -1,0 +1,205 @@
+"""The order in which the engine takes its clocks and modes, on a stand-in of the device."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+
+import pytest
+import torch
+
+from portkit.model import DeviceState
+from portkit.run.timing import engine, events, flush, modes
+from portkit.run.timing.engine import Options, measure
+from portkit.run.timing.events import LEAST_HOLD_MS, MOST_HOLD_MS, Hold, Sample, held, hold_for
+from portkit.run.timing.flush import Flush
+from portkit.run.timing.summary import summarize
+from portkit.run.timing.trace import Traced, TraceError
+
+
+class Monitor:
+    """A device whose clock rises, then rests."""
+
+    def __init__(self, clocks=(1980,), nulls=None):
+        self.clocks = itertools.chain(clocks, itertools.repeat(clocks[-1]))
+        self.nulls = nulls or {}
+
+    def read(self):
+        return None if self.nulls else DeviceState(sm_clock_mhz=next(self.clocks))
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """What was enqueued, by name: ``flush``, calls, and the kinds of rounds."""
+    done = []
+
+    def sampled(functions, prepare, rounds):
+        done.extend(["events"] * rounds)
+        return [{name: Sample(1.0, name == "slow") for name in functions} for _ in range(rounds)]
+
+    def traced(functions, before, rounds):
+        done.extend(["trace"] * rounds)
+        return [{name: Traced(0.5, 2) for name in functions} for _ in range(rounds)]
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(engine, "make_flush", lambda nbytes: Flush(torch.ones(nbytes // 4)))
+    monkeypatch.setattr(engine, "hold_for", lambda functions, before: Hold(0.25, 1.0))
+    monkeypatch.setattr(engine, "sample_rounds", sampled)
+    monkeypatch.setattr(engine, "trace_rounds", traced)
+    monkeypatch.setattr(engine, "WARMUP_SECONDS", 0.0)
+    return done
+
+
+def functions(*names):
+    return {name: lambda: None for name in names}
+
+
+def test_both_clocks_are_taken_apart_and_modes_are_not(device):
+    samples = measure(functions("fused", "slow"), Options(1024), Monitor())
+    assert device == ["events"] * 50 + ["trace"] * 60
+    assert set(samples.milliseconds) == {"events", "trace"}
+    assert samples.late == {"fused": 0, "slow": 50}
+    assert samples.hold_ms == {"events": 0.25}
+    assert samples.kernels["fused"] == (2,) * 60
+    assert (samples.settled, samples.flush_bytes, samples.warmup) == (True, 1024, 3)
+
+
+def test_modes_that_were_asked_for_follow(device, monkeypatch):
+    monkeypatch.setattr(engine, "captured", lambda functions: ({"slow": lambda: None}, {"fused": "it waits"}))
+    samples = measure(functions("fused", "slow"), Options(1024, ("warm", "graph")), Monitor())
+    assert list(samples.milliseconds) == ["events", "trace", "warm", "graph"]
+    assert list(samples.milliseconds["graph"]) == ["slow"]
+    assert samples.nulls == {"timing.fused.graph": "it waits"}
+
+
+def test_without_a_trace_events_stand_and_the_reason_is_kept(device, monkeypatch):
+    def refuses(functions, before, rounds):
+        raise TraceError("the device trace is empty")
+
+    monkeypatch.setattr(engine, "trace_rounds", refuses)
+    timing, nulls = summarize(measure(functions("fused", "eager"), Options(1024), Monitor()))
+    assert timing.fused.trace is None
+    assert timing.speedup_kernel == {}
+    assert timing.speedup["eager"].value == 1.0
+    assert nulls == {"timing.trace": "the device trace is empty"}
+
+
+def test_warm_up_goes_on_until_the_clock_rests(device):
+    # Read once before, once when the warm-up begins, then after each of its parts.
+    samples = measure(functions("fused"), Options(1024), Monitor((345, 345, 1200, 1980, 1985)))
+    assert samples.warmup == 3 * 3
+    assert samples.states[0].sm_clock_mhz == 345
+    assert samples.states[-1].sm_clock_mhz == 1985
+
+
+def test_a_clock_that_never_rests_ends_with_the_time(device, monkeypatch):
+    monkeypatch.setattr(engine, "MOST_WARMUP_SECONDS", 0.0)
+    samples = measure(functions("fused"), Options(1024), Monitor((345, 345, 1200, 1980, 300)))
+    assert samples.warmup == 3
+
+
+def test_an_unread_device_is_timed_all_the_same(device):
+    timing, nulls = summarize(measure(functions("fused"), Options(1024), Monitor(nulls={"timing.states": "no NVML"})))
+    assert (timing.states, timing.throttled) == ({}, ())
+    assert nulls == {"timing.states": "no NVML"}
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_nothing_is_collected_meanwhile(device, enabled):
+    seen, before = [], gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        measure({"fused": lambda: seen.append(gc.isenabled())}, Options(1024), Monitor())
+        assert (set(seen), gc.isenabled()) == ({False}, enabled)
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+# --------------------------------------------------------------------------
+# Enough work ahead
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """The hold that is chosen where enqueueing takes so many ms and samples are late below a hold of so many."""
+
+    def chosen(*, enqueueing, late_below=0.0):
+        holds = []
+
+        def sampled(functions, prepare, rounds):
+            prepare(lambda: None)
+            late = bool(holds) and holds[-1] < late_below * 1000
+            return [{name: Sample(1.0, late) for name in functions} for _ in range(rounds)]
+
+        monkeypatch.setattr(torch.cuda, "_sleep", holds.append)
+        monkeypatch.setattr(events, "_CALIBRATION_CYCLES", 1000)  # and they take 1 ms
+        monkeypatch.setattr(events, "_enqueue_ms", lambda functions, before: enqueueing)
+        monkeypatch.setattr(events, "sample_rounds", sampled)
+        return hold_for(functions("fused"), lambda call: None)
+
+    return chosen
+
+
+@pytest.mark.parametrize(
+    ("enqueueing", "milliseconds"), [(0.001, LEAST_HOLD_MS), (0.1, 0.2), (1.0, 2.0), (50.0, MOST_HOLD_MS)]
+)
+def test_the_device_is_held_back_twice_as_long_as_the_host_needs(host, enqueueing, milliseconds):
+    assert host(enqueueing=enqueueing) == Hold(milliseconds, cycles_per_ms=1000)
+
+
+def test_a_hold_doubles_while_samples_are_late(host):
+    assert host(enqueueing=0.1, late_below=0.5).milliseconds == 0.8
+    assert host(enqueueing=0.1, late_below=100).milliseconds == MOST_HOLD_MS
+
+
+def test_a_hold_comes_before_what_cools_the_caches(monkeypatch):
+    done = []
+    monkeypatch.setattr(torch.cuda, "_sleep", done.append)
+    held(Hold(0.25, 1_000_000), lambda call: done.append("flush"))(lambda: None)
+    assert done == [250_000, "flush"]
+
+
+def test_one_pause_of_the_host_does_not_count(monkeypatch):
+    ticks = itertools.chain.from_iterable((0.0, 0.001 if i != 3 else 5.0) for i in itertools.count())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(events.time, "perf_counter", lambda: next(ticks))
+    assert events._enqueue_ms(functions("fused"), lambda call: None) == pytest.approx(1.0)
+
+
+def test_a_function_that_no_graph_can_hold_is_told_apart(monkeypatch):
+    def capture(call):
+        return call()
+
+    def waits():
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(modes, "_capture", capture)
+    graphs, nulls = modes.captured({"fused": waits, "eager": lambda: print})
+    assert graphs == {"eager": print}
+    assert nulls == {
+        "fused": "its call cannot be captured in a graph: "
+        "RuntimeError: operation not permitted when stream is capturing"
+    }
+
+
+# --------------------------------------------------------------------------
+# Eviction
+
+
+@pytest.mark.parametrize(
+    ("warm", "cold", "flushed", "answer"),
+    [
+        (0.33, 0.73, 0.73, True),
+        (0.33, 0.73, 0.70, True),
+        (0.33, 0.73, 0.68, False),  # seven eighths of the way: some of it is still there
+        (0.33, 0.73, 0.33, False),
+        (0.33, 0.36, 0.36, None),  # warm and cold look alike
+    ],
+)
+def test_evicted_is_what_comes_near_to_cold(monkeypatch, warm, cold, flushed, answer):
+    times = iter([warm, cold, flushed])
+    monkeypatch.setattr(torch, "zeros", lambda *shape, **given: None)
+    monkeypatch.setattr(flush, "make_flush", lambda nbytes: None)
+    monkeypatch.setattr(flush, "_latency_ms", lambda buffer, before: next(times))
+    assert flush.evicts(lambda: None) is answer

@@ -1,0 +1,72 @@
+"""The script that holds the device trace against the profiler's clock."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import factories
+import pytest
+
+import portkit
+from portkit.model import Clock, Counted, Counters, Evidence, Timed
+from portkit.store.journal import Journal
+
+SCRIPT = Path(portkit.__file__).parent.parent / "scripts" / "compare_clocks.py"
+COUNTED = Counted(1, 0.1, None, None, None, "k", None, None, None, None, None, None, None)
+
+
+def report(folder, *, trace_us, profiler_us, kernels=1, counted=1):
+    """A report of one cell, traced and counted."""
+    clock = Clock(trace_us / 1e3, trace_us / 1e3, trace_us / 1e3, 20)
+    timing = dataclasses.replace(
+        factories.timing(), fused=Timed(events=clock, trace=clock, kernels=kernels), baselines={}, speedup={}
+    )
+    header = factories.header()
+    journal = Journal.create(folder, header)
+    record = journal.append(factories.record(Evidence.MEASURED, run=header, timing=timing))
+    function = dataclasses.replace(COUNTED, kernels=counted, duration_ms=profiler_us / 1e3)
+    journal.add(Counters(header.run_id, record.keys.cell_key, Evidence.MEASURED, "ncu", {"fused": function}))
+    journal.finish("complete")
+    return journal.path
+
+
+def compare(*paths):
+    return subprocess.run([sys.executable, SCRIPT, *paths], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("trace_us", "profiler_us", "agrees"),
+    [
+        (101.9, 100.0, True),  # 2 %
+        (102.1, 100.0, False),
+        (97.9, 100.0, False),
+        (6.4, 5.0, True),  # 1.5 µs
+        (6.6, 5.0, False),
+    ],
+)
+def test_two_per_cent_or_a_microsecond_and_a_half(tmp_path, trace_us, profiler_us, agrees):
+    done = compare(report(tmp_path, trace_us=trace_us, profiler_us=profiler_us))
+    assert done.returncode == (0 if agrees else 1), done.stdout + done.stderr
+    assert f"{int(agrees)} of 1 within 2% or 1.5 µs" in done.stdout
+
+
+@pytest.mark.parametrize(("kernels", "counted", "code"), [(3, 2, 0), (2, 2, 0), (2, 3, 1)])
+def test_a_kernel_that_was_not_traced_does_not_agree(tmp_path, kernels, counted, code):
+    done = compare(report(tmp_path, trace_us=100, profiler_us=100, kernels=kernels, counted=counted))
+    assert done.returncode == code
+    assert f"{kernels}/{counted}" in done.stdout
+
+
+def test_one_function_alone(tmp_path):
+    path = report(tmp_path, trace_us=100, profiler_us=100)
+    assert compare(path, "--function", "fused").returncode == 0
+    assert compare(path, "--function", "eager").returncode == 2
+
+
+def test_a_report_without_counters_can_not_be_compared(tmp_path):
+    journal = Journal.create(tmp_path, factories.header())
+    journal.finish("complete")
+    done = compare(journal.path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no function was both traced and counted" in done.stderr

@@ -1,0 +1,68 @@
+"""What the driver says of loaded kernels, beside binary and rules."""
+
+import ctypes
+from types import SimpleNamespace
+
+import pytest
+from factories import build, launch
+
+from portkit.model import Loaded
+from portkit.run import loaded
+from portkit.run.loaded import ask_driver, disagreements
+from portkit.targets.catalog import load_catalog
+
+
+def test_agreement_is_silent():
+    assert disagreements(build(launch(32, loaded=Loaded(32, 8)), launch(16, loaded=None))) == {}
+
+
+def test_clusters_and_silent_drivers_say_nothing_against_the_rules():
+    assert disagreements(build(launch(32, loaded=Loaded(32, None)))) == {}
+
+
+def test_each_disagreement_names_kernel_and_both_figures():
+    assert disagreements(build(launch(32, loaded=Loaded(34, 7)))) == {
+        "build.registers_per_thread": "_softmax_kernel: the driver says 34 registers, the binary 32",
+        "build.occupancy": "_softmax_kernel: the driver says 7 blocks on a unit, the rules 8",
+    }
+
+
+def test_the_first_launch_that_disagrees_is_named():
+    other = launch(32, loaded=Loaded(40, 8), kernel="_other")
+    found = disagreements(build(launch(32, loaded=Loaded(32, 8)), other, launch(32, loaded=Loaded(50, 8))))
+    assert found == {"build.registers_per_thread": "_other: the driver says 40 registers, the binary 32"}
+
+
+class Driver:
+    """Stands in for the driver's library: notes what it is asked."""
+
+    def __init__(self, blocks, code=0):
+        self.asked, self._blocks, self._code = None, blocks, code
+
+    def __call__(self, answer, function, threads, shared_bytes):
+        self.asked = (function, threads, shared_bytes)
+        ctypes.cast(answer, ctypes.POINTER(ctypes.c_int))[0] = self._blocks
+        return self._code
+
+
+def kernel(num_ctas=1):
+    return SimpleNamespace(n_regs=44, function=0xF00, metadata=SimpleNamespace(shared=2048, num_ctas=num_ctas))
+
+
+@pytest.mark.parametrize("name", ["h200", "mi300x"])
+def test_what_the_driver_is_asked(monkeypatch, name):
+    driver = Driver(5)
+    monkeypatch.setattr(loaded, "_call", lambda library, function: driver)
+    assert ask_driver(kernel(), load_catalog().get(name), 256) == Loaded(44, 5)
+    assert driver.asked == (0xF00, 256, 2048)
+
+
+def test_a_driver_that_refuses_and_a_cluster_are_unknown(monkeypatch):
+    monkeypatch.setattr(loaded, "_call", lambda library, function: Driver(5, code=201))
+    h200 = load_catalog().get("h200")
+    assert ask_driver(kernel(), h200, 256) == Loaded(44, None)
+    assert ask_driver(kernel(num_ctas=2), h200, 256) == Loaded(44, None)
+
+
+def test_a_library_that_is_not_there_is_unknown():
+    assert loaded._call("libnosuch.so.1", "cuOccupancy") is None
