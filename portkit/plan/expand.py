@@ -93,13 +93,15 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
     tier: str | None = None,
     targets: Selection | None = None,
     present: Sequence[str] = (),
+    emulated: Collection[str] = (),
     triton: str | None = None,
     resolve: Callable[[str], str] = str,
 ) -> Plan:
     """All cells of a run, in the order kernel, direction, shape, dtype, variant, target.
 
     Every selected target gets a ``compiled`` cell, one that is present also a
-    ``measured`` cell, and the interpreter one ``interpreted`` cell for each small
+    ``measured`` cell. Each target whose machine code can be emulated gets one
+    ``emulated`` cell, and the interpreter one ``interpreted`` cell, for each small
     shape, with the first variant. Excluded cells stay, with their reason.
 
     Args:
@@ -110,6 +112,7 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
         tier: name of a tier; None is ``quick`` where the matrix has it, else ``full``.
         targets: what the user selected.
         present: targets of the GPUs of this host.
+        emulated: targets whose machine code can be emulated.
         triton: version of Triton on this host; rules for other versions do not apply,
             and where it is unknown none with a range does.
         resolve: the catalogue's name of a target that is written in another way, as
@@ -132,9 +135,10 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
     name = _tier(matrix, tier)
     asked = Selection(tuple(_known_as(name, known, resolve) for name in (targets or Selection()).names))
     chosen = _chosen(asked, matrix, present, known)
-    _check_size(matrix, sum(_count(kernel, name, chosen, present) for kernel in kernels))
+    gpus = _Gpus(chosen, frozenset(present), frozenset(emulated))
+    _check_size(matrix, sum(_count(kernel, name, gpus) for kernel in kernels))
     attach = _Rules(matrix, triton)
-    cells = tuple(attach(*point) for kernel in kernels for point in _points(kernel, name, chosen, present))
+    cells = tuple(attach(*point) for kernel in kernels for point in _points(kernel, name, gpus))
     if not cells:
         raise MatrixError("no kernel case could be read, so the plan is empty", place=matrix.path, remedy=_EMPTY)
     return Plan(cells, name, _plan_hash(cells))
@@ -155,13 +159,28 @@ def _check_size(matrix: Matrix, cells: int) -> None:
         )
 
 
-def _count(kernel: _Kernel, tier: str, targets: Sequence[str], present: Collection[str]) -> int:
+@dataclass(frozen=True)
+class _Gpus:
+    """Targets chosen, and what can be done on each."""
+
+    chosen: tuple[str, ...]
+    present: frozenset[str]
+    emulated: frozenset[str]
+
+    @property
+    def on_small_shapes(self) -> tuple[tuple[str, Evidence], ...]:
+        """Those that run small shapes, and with which evidence."""
+        emulated = [(name, Evidence.EMULATED) for name in self.chosen if name in self.emulated - self.present]
+        return (*emulated, *[(INTERPRETER, Evidence.INTERPRETED)] * (INTERPRETER in self.chosen))
+
+
+def _count(kernel: _Kernel, tier: str, gpus: _Gpus) -> int:
     """How many cells :func:`_points` gives."""
     grid = kernel.tiers[tier]
-    gpus = sum(1 + (name in present) for name in targets if name != INTERPRETER)
-    built = len(grid.shapes) * len(grid.variants) * gpus
-    interpreted = len(kernel.small_shapes) if INTERPRETER in targets else 0
-    return len(grid.directions) * len(grid.dtypes) * (built + interpreted)
+    large = sum(1 + (name in gpus.present) for name in gpus.chosen if name != INTERPRETER)
+    built = len(grid.shapes) * len(grid.variants) * large
+    small = len(kernel.small_shapes) * len(gpus.on_small_shapes)
+    return len(grid.directions) * len(grid.dtypes) * (built + small)
 
 
 def default_tier(matrix: Matrix) -> str:
@@ -295,21 +314,17 @@ def _chosen(selection: Selection, matrix: Matrix, present: Sequence[str], known:
 # Cells
 
 
-def _points(
-    kernel: _Kernel, tier: str, targets: Sequence[str], present: Collection[str]
-) -> Iterator[tuple[Cell, Evidence]]:
+def _points(kernel: _Kernel, tier: str, gpus: _Gpus) -> Iterator[tuple[Cell, Evidence]]:
     grid = kernel.tiers[tier]
-    gpus = [name for name in targets if name != INTERPRETER]
+    targets = [name for name in gpus.chosen if name != INTERPRETER]
     for direction in grid.directions:
-        for shape, dtype, variant, target in product(grid.shapes, grid.dtypes, grid.variants, gpus):
+        for shape, dtype, variant, target in product(grid.shapes, grid.dtypes, grid.variants, targets):
             cell = Cell(kernel.name, direction, shape, dtype, variant, target)
             yield cell, Evidence.COMPILED
-            if target in present:
+            if target in gpus.present:
                 yield cell, Evidence.MEASURED
-        if INTERPRETER in targets:
-            for shape, dtype in product(kernel.small_shapes, grid.dtypes):
-                cell = Cell(kernel.name, direction, shape, dtype, grid.variants[0], INTERPRETER)
-                yield cell, Evidence.INTERPRETED
+        for shape, dtype, (target, evidence) in product(kernel.small_shapes, grid.dtypes, gpus.on_small_shapes):
+            yield Cell(kernel.name, direction, shape, dtype, grid.variants[0], target), evidence
 
 
 class _Rules:
@@ -397,14 +412,11 @@ def _check_rules(matrix: Matrix, kernels: Sequence[_Kernel]) -> None:
 def _selects(select: Selector, kernel: _Kernel, targets: Sequence[str]) -> bool:
     gpu = Evidence.COMPILED, Evidence.MEASURED
     first_variants = {grid.variants[0] for grid in kernel.tiers.values()}
+    small = replace(kernel.whole, shapes=kernel.small_shapes, variants=tuple(first_variants))
     return select.kernel in (None, kernel.name) and (
         _within(select, targets, gpu, kernel.whole)
-        or _within(
-            select,
-            [INTERPRETER],
-            [Evidence.INTERPRETED],
-            replace(kernel.whole, shapes=kernel.small_shapes, variants=tuple(first_variants)),
-        )
+        or _within(select, targets, [Evidence.EMULATED], small)
+        or _within(select, [INTERPRETER], [Evidence.INTERPRETED], small)
     )
 
 

@@ -25,7 +25,7 @@ FORMAT_VERSION = 1
 GAPS = tuple(status.value for status in Status if not status.good and not status.skipped)
 """Statuses that ``expect`` may name: those that are a gap."""
 
-RULED = tuple(kind.value for kind in Evidence if kind is not Evidence.EMULATED)
+RULED = tuple(kind.value for kind in Evidence)
 """Evidence that a rule may name: that of cells which a plan has."""
 
 REASON_CHARACTERS = 500

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from portkit import __version__
+from portkit.emulate.amdgcn.architecture import ARCHITECTURES
 from portkit.errors import HostError, PortkitError, ReportError, WorkerError
 from portkit.model import (
     INTERPRETER,
@@ -111,6 +112,7 @@ def prepare(path: Path, *, tier: str | None, selection: Selection, devices: Coll
             tier=tier,
             targets=selection,
             present=present,
+            emulated=[name for name, target in targets.items() if target.architecture.name in ARCHITECTURES],
             triton=introspection.host.triton,
             resolve=lambda name: catalog.get(name).name,
         )

@@ -233,9 +233,22 @@ class Recorder:
             self._hits.add(name)
 
 
-def capture(recorder: Recorder, answers: Answers, mode: ClaimDevice) -> None:
-    """From here on, every launch in this process is recorded and not made."""
+def capture(
+    recorder: Recorder,
+    answers: Answers,
+    mode: ClaimDevice,
+    launch: Callable[[Any], Callable[..., None]] | None = None,
+) -> None:
+    """From here on, every launch in this process is recorded and not made on a device.
+
+    Args:
+        recorder: of the launches.
+        answers: to what host code asks of the target.
+        mode: that claims the target for tensors.
+        launch: what a kernel's launch does instead; the host's part of it alone, unless given.
+    """
     recorder.answers = answers
+    launch = launch or (lambda kernel: DryLaunch(kernel, mode))
     triton.runtime.driver.set_active(AbsentDriver(recorder.target, answers, timer_of_nothing(recorder)))
 
     def init_handles(kernel: Any) -> None:
@@ -243,7 +256,7 @@ def capture(recorder: Recorder, answers: Answers, mode: ClaimDevice) -> None:
             kernel.module, kernel.function = object(), 0
             resources = kernel_resources(kernel, recorder.target)
             _set_load_figures(kernel, resources, recorder.target.architecture.max_threads_per_block)
-            kernel._run = _launcher(recorder, kernel, _DryLaunch(kernel, mode))
+            kernel._run = _launcher(recorder, kernel, launch(kernel))
 
     CompiledKernel._init_handles = init_handles
     follow_absent(recorder)
@@ -275,7 +288,7 @@ def observe(
         triton.knobs.compilation.listener = None
 
 
-class _DryLaunch:
+class DryLaunch:
     """What a launch does on the host before the GPU: it may refuse, and it may allocate."""
 
     def __init__(self, kernel: Any, mode: ClaimDevice) -> None:

@@ -22,6 +22,7 @@ A write further away than a band is not seen here, but may fault; compute-saniti
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -122,7 +123,19 @@ class Guards(TorchDispatchMode):
         tensor.set_(buffer.untyped_storage(), BAND // like.element_size(), like.size(), like.stride())
         text = name or f"{str(like.dtype).removeprefix('torch.')} tensor of shape {tuple(like.shape)}"
         self._allocations.append(_Allocation(text, buffer, size, word))
+        _LIVE[buffer.untyped_storage().data_ptr()] = self._allocations[-1]
         return tensor
+
+
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """Bytes of a tensor's storage that are its allocation's own, from and to: without bands where it has any."""
+    storage = tensor.untyped_storage()
+    allocation = _LIVE.get(storage.data_ptr())
+    return (BAND, BAND + allocation.size) if allocation else (0, storage.nbytes())
+
+
+_LIVE: weakref.WeakValueDictionary[int, _Allocation] = weakref.WeakValueDictionary()
+"""Allocations between bands by the address of their memory, as long as their guards live."""
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -26,6 +26,7 @@ from portkit.run.baselines import DeviceLostError, Wanted
 from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
 from portkit.run.ceilings.probe import probe_device
+from portkit.run.emulated import emulate_cell, emulate_from_here
 from portkit.run.interpret import interpret_cell
 from portkit.run.jobs import (
     Compiling,
@@ -99,7 +100,12 @@ def work_through(job: Job, means: Means, connection: Connection) -> None:
 
 
 def _prepare(job: Job, connection: Connection) -> Means:
-    makers = {Evidence.COMPILED: _builder, Evidence.INTERPRETED: _interpreter, Evidence.MEASURED: _device}
+    makers = {
+        Evidence.COMPILED: _builder,
+        Evidence.EMULATED: _emulator,
+        Evidence.INTERPRETED: _interpreter,
+        Evidence.MEASURED: _device,
+    }
     try:
         return makers[job.evidence](job, connection)
     except CaseError as error:
@@ -122,6 +128,21 @@ def _builder(job: Job, connection: Connection) -> Means:
     with mode:
         case = load_case(job.source)
     return Means(Builder(case, recorder, answers, mode, job.seed).build_cell)
+
+
+def _emulator(job: Job, connection: Connection) -> Means:
+    target = _target(job)
+    answers, mode = install(target, backing="cpu")
+    recorder = Recorder(
+        target,
+        on_compile=lambda kernel: connection.send(Compiling(kernel)),
+        on_compiled=lambda: stages.enter(Stage.RUN),
+    )
+    emulator = emulate_from_here(recorder, answers, mode)
+    with mode:
+        case = load_case(job.source)
+    case = replace(case, fused=under(mode, case.fused))
+    return Means(lambda cell: emulate_cell(case, cell, emulator, recorder, seed=job.seed))
 
 
 def _interpreter(job: Job, connection: Connection) -> Means:
