@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.amdgcn.execute import Code, Meter, Runner, build, vector_registers
-from portkit.emulate.amdgcn.machine import Machine
+from portkit.emulate.amdgcn.machine import Machine, Service
 from portkit.emulate.amdgcn.operands import TTMP, Type
 from portkit.emulate.amdgcn.parse import parse
 from portkit.emulate.amdgcn.program import Argument, Program
@@ -76,9 +76,14 @@ def hidden_values(grid: Sequence[int], threads: int, shared_bytes: int) -> dict[
 
 
 def _hidden_bytes(argument: Argument, hidden: Mapping[str, int]) -> bytes:
-    if argument.kind not in hidden:
-        raise Unsupported(f"kernel argument {argument.kind}: services of the host are not there")
-    return hidden[argument.kind].to_bytes(argument.size, "little")
+    """Zeros for services of the host, which no kernel gets to read."""
+    return hidden.get(argument.kind, 0).to_bytes(argument.size, "little")
+
+
+def host_services(program: Program, hidden: Mapping[str, int]) -> list[Service]:
+    """Arguments that only a host can give. Compilers list them where they can't rule out a use."""
+    missing = (item for item in program.arguments if item.hidden and item.kind not in hidden)
+    return [Service(item.kind, item.offset, item.offset + item.size) for item in missing]
 
 
 def _argument_bytes(argument: Argument, value: Value, number: int, buffers: Buffers) -> bytes:
@@ -222,6 +227,7 @@ class Launch:
         self.buffers = Buffers(_named(program, values), [empty])
         hidden = hidden_values(self.grid, self.waves * program.wave_size, self.shared_bytes)
         self.kernarg = pack_arguments(program, values, hidden, self.buffers)
+        self.services = host_services(program, hidden)
         self.memory.view(0)[:] = self.kernarg
 
     @property
@@ -264,6 +270,7 @@ class Launch:
             self.code.program, self.vectors, groups, self.waves, self.memory, self.options.poison,
             self.shared_bytes,
         )  # fmt: skip
+        machine.services = self.services
         set_up(machine, self.kernarg, BASE + self.memory.allocations[0].start)
         runner = Runner(self.code, machine, schedule, self.meter)
         for attach in self.attach:

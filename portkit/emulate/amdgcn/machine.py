@@ -61,6 +61,15 @@ class Access:
         return np.nonzero(self.active)[1]
 
 
+@dataclass(frozen=True)
+class Service:
+    """A kernel argument that stands for a service of the host; not to be read, since there is none."""
+
+    kind: str  # .value_kind
+    start: int  # bytes into the kernarg segment
+    end: int
+
+
 class Machine:
     """Waves of a chunk of workgroups.
 
@@ -106,6 +115,7 @@ class Machine:
         self.passed: NDArray[np.int64] = np.zeros(len(groups), np.int64)  # barriers that a workgroup has completed
         self.fp16_overflow: Mask = np.full(self.waves, bool(program.directive("fp16_overflow")), np.bool_)
         self.findings: dict[tuple[Kind, int], Finding] = {}
+        self.services: list[Service] = []
         self.observer: Callable[[Access], None] | None = None
         self.shared_observer: Callable[[Access], None] | None = None
         self._exec_mask()
@@ -257,6 +267,8 @@ class Machine:
     def load(self, site: Site, at: Offsets, size: int, active: Mask | None) -> Words:
         """Checked read of global memory: ``[accesses, words]``."""
         self._check_global(site, at, size, active)
+        if self.services:
+            self._refuse_services(site, at, size)
         if self.observer:
             self.observer(Access(site, at, size, self, active, write=False))
         return self.memory.load(at, size)
@@ -276,6 +288,13 @@ class Machine:
             raise Fault(self._finding(Kind.MISALIGNED, f"atomic of {size} bytes", site, at, first, active))
         if self.observer:
             self.observer(Access(site, at, size, self, active, write=True, atomic=True))
+
+    def _refuse_services(self, site: Site, at: Offsets, size: int) -> None:
+        """The kernarg segment is the first allocation."""
+        inside = at - self.memory.allocations[0].start
+        for service in self.services:
+            if ((inside < service.end) & (inside + size > service.start)).any():
+                raise Unsupported(f"kernel argument {service.kind}: services of the host are not there", site)
 
     def _check_global(self, site: Site, at: Offsets, size: int, active: Mask | None) -> None:
         if at.size and (first := self.memory.first_outside(at, size)) is not None:
