@@ -11,20 +11,21 @@ import torch
 from portkit.run.measure import _device_memory
 
 
+ALIVE = weakref.WeakSet()
+
+
 class Held:
     """Stands for a tensor: a megabyte while it lives."""
 
-    alive = weakref.WeakSet()
-
     def __init__(self):
-        self.alive.add(self)
+        ALIVE.add(self)
 
 
 @pytest.fixture(autouse=True)
 def memory(monkeypatch):
     emptied = []
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: len(Held.alive) << 20)
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(len(Held.alive)))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: len(ALIVE) << 20)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(len(ALIVE)))
     gc.collect()
     gc.disable()
     yield emptied
