@@ -10,7 +10,6 @@ import torch
 
 from portkit.run.measure import _device_memory
 
-
 ALIVE = weakref.WeakSet()
 
 
