@@ -822,6 +822,7 @@ class Counted:
     registers_per_thread: int | None
     shared_bytes_per_block: int | None
     waves_per_unit: float | None  # blocks of the grid ÷ blocks resident on the whole device
+    calls: int = 1  # that were counted; all figures are of the one of median duration
 
 
 @dataclass(frozen=True)

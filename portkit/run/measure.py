@@ -7,6 +7,7 @@ the result is filled all the same, and whoever owns the process starts another.
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -73,6 +74,24 @@ _LAUNCH = ("cuda error", "hip error", "triton error [")
 """How other errors of driver and runtime begin, in lower case."""
 
 
+@contextlib.contextmanager
+def _device_memory() -> Iterator[None]:
+    """Give memory back once a cell's frames are gone; after a fault the device refuses even that.
+
+    From Python 3.12 on, an exception that came through several context managers is in a cycle
+    with the frames that it left, and they hold tensors: seen, 60 GB until some later collection.
+    """
+    before = torch.cuda.memory_allocated()
+    try:
+        yield
+    finally:
+        if torch.cuda.memory_allocated() > before:
+            gc.collect()
+        with contextlib.suppress(RuntimeError):
+            torch.cuda.empty_cache()
+
+
+@_device_memory()
 def measure_cell(  # noqa: PLR0913 - all but three by keyword
     case: KernelCase,
     cell: Cell,
@@ -105,30 +124,29 @@ def measure_cell(  # noqa: PLR0913 - all but three by keyword
     """
     work, nulls = work_of(case, cell)
     blank = CellResult(cell, Evidence.MEASURED, Outcome(Status.PASSED), work=work, nulls=nulls)
-    with _device_memory():
-        try:
-            done = evaluate(case, cell, Runner("cuda", device_failure, observe), seed=seed)
-        except StageFailed as failed:
-            why = f"{failed.outcome.status} at {failed.outcome.stage}"
-            return replace(
-                blank, outcome=failed.outcome, nulls={**nulls, **dict.fromkeys(("build", "verdict", "timing"), why)}
-            )
-        lacking = miscompilation(done.build)
-        judged = replace(
-            blank,
-            outcome=worst_outcome([done.outcome, *([lacking] if lacking else [])]),
-            verdict=done.verdict,
-            build=done.build,
-            nulls={**nulls, **done.nulls, **_doubts(done.build)},
-            blobs={"fingerprint": done.fingerprint},
+    try:
+        done = evaluate(case, cell, Runner("cuda", device_failure, observe), seed=seed)
+    except StageFailed as failed:
+        why = f"{failed.outcome.status} at {failed.outcome.stage}"
+        return replace(
+            blank, outcome=failed.outcome, nulls={**nulls, **dict.fromkeys(("build", "verdict", "timing"), why)}
         )
-        judged = _sanitized(judged, case, sanitize)
-        if judged.outcome.status is not Status.PASSED:
-            return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {judged.outcome.status}"})
-        tried = try_baselines(case, cell, done, baselines or Wanted())
-        judged = replace(judged, baselines=tried.found, nulls={**judged.nulls, **tried.nulls})
-        done = replace(done, run=None)  # the reference may take half of the device's memory
-        return _timed(judged, case, done, tried, Options(flush_size(target), modes))
+    lacking = miscompilation(done.build)
+    judged = replace(
+        blank,
+        outcome=worst_outcome([done.outcome, *([lacking] if lacking else [])]),
+        verdict=done.verdict,
+        build=done.build,
+        nulls={**nulls, **done.nulls, **_doubts(done.build)},
+        blobs={"fingerprint": done.fingerprint},
+    )
+    judged = _sanitized(judged, case, sanitize)
+    if judged.outcome.status is not Status.PASSED:
+        return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {judged.outcome.status}"})
+    tried = try_baselines(case, cell, done, baselines or Wanted())
+    judged = replace(judged, baselines=tried.found, nulls={**judged.nulls, **tried.nulls})
+    done = replace(done, run=None)  # the reference may take half of the device's memory
+    return _timed(judged, case, done, tried, Options(flush_size(target), modes))
 
 
 def _doubts(build: Build | None) -> dict[str, str]:
@@ -181,13 +199,3 @@ def _fused(case: KernelCase, cell: Cell, done: Evaluation) -> Callable[[], objec
     own = {name: map_tensors(torch.Tensor.clone, done.inputs[name]) for name in case.in_place}
     inputs = {**done.inputs, **own}
     return timed_call(lambda **given: case.fused(**given, **params), case, cell, inputs, done.upstream)
-
-
-@contextlib.contextmanager
-def _device_memory() -> Iterator[None]:
-    """Give cached memory back afterwards; after a fault the device refuses even that."""
-    try:
-        yield
-    finally:
-        with contextlib.suppress(RuntimeError):
-            torch.cuda.empty_cache()

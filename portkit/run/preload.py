@@ -41,7 +41,8 @@ def is_wanted(chains: Sequence[Chain]) -> bool:
     if os.environ.get(OFF):
         return False
     measured = [job for chain in chains for job in chain if job.evidence is Evidence.MEASURED]
-    return sum(bool(set(job.baselines).difference(_NEED_NONE)) for job in measured) > 1
+    compiling = [job for job in measured if set(job.baselines).difference(_NEED_NONE)]
+    return sum(min(len(job.cells), len(job.devices) or 1) for job in compiling) > 1  # processes, at least
 
 
 def keep_caches() -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 import pytest
@@ -44,6 +45,14 @@ def test_where_several_processes_would_import_it(monkeypatch, baselines, wanted)
     assert not is_wanted(chains(*baselines, evidence=Evidence.COMPILED))
     monkeypatch.setenv(OFF, "1")
     assert not is_wanted(chains(*baselines))
+
+
+@pytest.mark.parametrize(("gpus", "cells", "wanted"), [(1, 2, False), (2, 1, False), (2, 2, True)])
+def test_where_one_case_runs_on_several_gpus(monkeypatch, gpus, cells, wanted):
+    monkeypatch.delenv(OFF, raising=False)
+    ((job,),) = chains(("eager", "compile"))
+    shapes = [replace(job.cells[0], shape=(n + 1,)) for n in range(cells)]
+    assert is_wanted([(replace(job, cells=tuple(shapes), devices=(H200,) * gpus),)]) is wanted
 
 
 def test_of_the_environment_it_changes_the_folders_of_caches_alone(tmp_path):

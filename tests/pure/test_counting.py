@@ -19,6 +19,7 @@ from portkit.run.counters.counting import Place, count_tasks
 from portkit.run.counters.ncu import Ncu, open_ncu, restricted
 from portkit.run.counters.ncu_metrics import Metrics
 from portkit.run.counters.orders import Kind, Orders, Step, steps
+from portkit.run.counters.taking import calls_for
 from portkit.run.jobs import Limits
 from portkit.targets.catalog import load_catalog
 
@@ -74,6 +75,22 @@ def test_all_is_counted(fake):
             "kernel_1_of_eager",
         ]
     assert told[-1] == 3
+
+
+@pytest.mark.parametrize(
+    ("calls", "duration_ms", "shown"), [(1, 0.002, 0), (2, 0.002, 0), (3, 0.003, 2), (5, 0.003, 2)]
+)
+def test_the_call_of_median_duration_is_told(fake, calls, duration_ms, shown):
+    task = replace(tasks(1, ("fused",))[0], calls=(calls,))
+    ((_, found),) = count_tasks([task], fake(), place())
+    counted = found.functions["fused"]
+    assert (counted.calls, counted.duration_ms, counted.dram_write_bytes) == (calls, duration_ms, shown)
+    assert [kernel.range for kernel in found.kernels] == [f"0.0.{shown}"]
+
+
+@pytest.mark.parametrize(("kernels", "calls"), [(None, 5), (1, 5), (2, 4), (3, 3), (4, 2), (5, 1), (40, 1)])
+def test_functions_of_few_kernels_are_counted_more_often(kernels, calls):
+    assert calls_for(kernels) == calls
 
 
 def test_a_task_that_hangs_costs_itself(fake):

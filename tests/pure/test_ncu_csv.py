@@ -52,14 +52,14 @@ def test_real_table_becomes_figures():
 
 
 def test_range_units_and_thousands():
-    (kernel,) = parse(wide(("3.1", "1,205.50", "2,048.25"))).kernels
-    assert kernel.range == "3.1"
+    (kernel,) = parse(wide(("3.1.0", "1,205.50", "2,048.25"))).kernels
+    assert kernel.range == "3.1.0"
     assert kernel.metrics == {"gpu__time_duration.sum": 1_205_500.0, "dram__bytes_read.sum": 2_048_250.0}
 
 
 @pytest.mark.parametrize("text", ["n/a", "nan", ""])
 def test_no_value_is_not_zero(text):
-    (kernel,) = parse(wide(("3.1", "5", text))).kernels
+    (kernel,) = parse(wide(("3.1.0", "5", text))).kernels
     assert "dram__bytes_read.sum" not in kernel.metrics
     counted, nulls = Metrics.of("sm_90").count([kernel])
     assert counted.dram_read_bytes is None
@@ -68,17 +68,17 @@ def test_no_value_is_not_zero(text):
 
 def test_what_stands_before_the_table_is_skipped():
     said = 'printed by the program\n==PROF== Profiling "k" - 0: 0%....100% - 1 pass\n'
-    table = parse(said + wide(("0.0", "5", "6")) + "==PROF== Disconnected from process 9\n")
+    table = parse(said + wide(("0.0.0", "5", "6")) + "==PROF== Disconnected from process 9\n")
     assert table.whole
-    assert [kernel.range for kernel in table.kernels] == ["0.0"]
+    assert [kernel.range for kernel in table.kernels] == ["0.0.0"]
 
 
 @pytest.mark.parametrize("cut", range(1, 30))
 def test_a_cut_row_is_left_out(cut):
-    text = wide(("0.0", "5", "6"), ("0.1", "7", "8"))
+    text = wide(("0.0.0", "5", "6"), ("0.1.0", "7", "8"))
     table = parse(text[:-cut])
     assert not table.whole
-    assert [kernel.range for kernel in table.kernels] == ["0.0"]
+    assert [kernel.range for kernel in table.kernels] == ["0.0.0"]
 
 
 @pytest.mark.parametrize("text", ["", "==WARNING== No kernels were profiled.\n", '"ID","Proc'])
@@ -124,7 +124,7 @@ def kernel(name, **metrics):
         "op_write": "dram__bytes_op_write.sum",
         "l2": "lts__t_bytes.sum",
     }
-    return Kernel("0.0", name, {names[key]: float(value) for key, value in metrics.items()}, {})
+    return Kernel("0.0.0", name, {names[key]: float(value) for key, value in metrics.items()}, {})
 
 
 def test_several_kernels_are_summed_and_the_longest_tells_of_occupancy():

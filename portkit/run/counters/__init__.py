@@ -30,18 +30,21 @@ class Task:
     cell: Cell
     source: CaseSource
     functions: tuple[str, ...]  # fused and the baselines that were timed
+    calls: tuple[int, ...] = ()  # how often each of them is counted; empty: once
     seed: int = 0
 
-    def range_of(self, function: str) -> str:
-        """Name of the range around the counted call: numbers alone, since a tool may take other characters amiss."""
-        return f"{self.number}.{self.functions.index(function)}"
+    def ranges_of(self, function: str) -> tuple[str, ...]:
+        """Names of the ranges around the counted calls: numbers alone, since a tool may take other characters amiss."""
+        position = self.functions.index(function)
+        calls = self.calls[position] if self.calls else 1
+        return tuple(f"{self.number}.{position}.{call}" for call in range(calls))
 
 
 @dataclass(frozen=True)
 class Kernel:
     """One kernel launch as the profiler saw it."""
 
-    range: str  # of the call that it belongs to, as :meth:`Task.range_of` names it; empty outside of any
+    range: str  # of the call that it belongs to, as :meth:`Task.ranges_of` names it; empty outside of any
     name: str
     metrics: Mapping[str, float | str]  # name → value in base units (ns, byte, %); those without a value are left out
     fields: Mapping[str, str]  # what else its row says, such as block and grid

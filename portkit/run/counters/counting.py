@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
@@ -123,32 +123,51 @@ def _by_range(ran: Ran) -> Mapping[str, list[Kernel]]:
     return seen
 
 
+@dataclass(frozen=True)
+class _Call:
+    """One counted call of a function."""
+
+    kernels: tuple[Kernel, ...]
+    counted: Counted
+    unknown: Mapping[str, str]  # figure → why
+
+
+def _median(calls: Sequence[_Call]) -> _Call:
+    """The call of median duration, of an even number the shorter: figures of one call belong together."""
+    ordered = sorted(calls, key=lambda call: call.counted.duration_ms or 0.0)
+    call = ordered[(len(ordered) - 1) // 2]
+    return replace(call, counted=replace(call.counted, calls=len(calls)))
+
+
 class _Reading:
     """One task as a run of the profiler left it."""
 
     def __init__(self, task: Task, ran: Ran, seen: Mapping[str, list[Kernel]]) -> None:
         self._task = task
         self._ran = ran
-        self._kernels = {name: tuple(seen.get(task.range_of(name), ())) for name in task.functions}
+        self._calls = {name: [tuple(seen[r]) for r in task.ranges_of(name) if r in seen] for name in task.functions}
 
     @property
     def lost(self) -> bool:
         """Whether a function was called and its kernels are not in a table that is whole."""
-        return not self._whole and any(not self._kernels[name] for name in self._called)
+        return not self._whole and any(
+            len(self._calls[name]) < len(self._task.ranges_of(name)) for name in self._called
+        )
 
     def figures(self, profiler: Profiler) -> Figures:
         """Figures of each function, or why there are none."""
-        functions: dict[str, Counted] = {}
+        told: dict[str, _Call] = {}
         nulls: dict[str, str] = {}
         for name in self._task.functions:
-            if name in self._called and (kernels := self._kernels[name]):
-                functions[name], unknown = profiler.count(kernels)
-                nulls |= {f"{name}.{figure}": why for figure, why in unknown.items()}
+            if name in self._called and (calls := self._calls[name]):
+                told[name] = _median([_Call(kernels, *profiler.count(kernels)) for kernels in calls])
+                nulls |= {f"{name}.{figure}": why for figure, why in told[name].unknown.items()}
             else:
                 nulls[name] = self._why_not(name)
-        if not functions and len(reasons := set(nulls.values())) == 1:
+        if not told and len(reasons := set(nulls.values())) == 1:
             nulls = {FUNCTIONS: reasons.pop()}
-        return Figures(functions, nulls, tuple(kernel for name in functions for kernel in self._kernels[name]))
+        kernels = tuple(kernel for call in told.values() for kernel in call.kernels)
+        return Figures({name: call.counted for name, call in told.items()}, nulls, kernels)
 
     @property
     def _whole(self) -> bool:

@@ -43,7 +43,7 @@ _NO_VALUE: Final = frozenset({"", "n/a", "nan", "inf", "-inf"})
 _LEFT_OUT: Final = re.compile(r"^(device|nvlink|numa|c2clink|pcie)__|\.(min|max)(\.|$)|\.avg$")
 """Metrics of the device, and those that ncu adds to each that is asked for."""
 _RANGES: Final = ":Push/Pop_Range:"  # in the name of the column that has them
-_RANGE = re.compile(r":(\d+\.\d+):")
+_RANGE = re.compile(r":(\d+\.\d+\.\d+):")
 
 
 def parse(text: str) -> Table | None:

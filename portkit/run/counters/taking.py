@@ -40,6 +40,12 @@ KERNELS: Final = "kernels"
 CHEAP: Final = (EAGER, "torch")
 """Baselines that need nothing loaded under the profiler but PyTorch."""
 
+MOST_CALLS: Final = 5
+"""Calls of a function that are counted at most; the one of median duration is told of."""
+
+MOST_KERNELS: Final = 9
+"""Kernels of one function that are counted at most, but for those of its first call."""
+
 EVERYTHING_OPTION: Final = "--portkit-count-all"
 
 _NOT_ASKED = f"not counted by default, since it takes seconds to load its compiler or library: {EVERYTHING_OPTION}"
@@ -127,7 +133,20 @@ def _of_device(records: Mapping[int, Record], counting: Counting, told: Callable
 
 def _task(number: int, record: Record, counting: Counting) -> Task:
     baselines = [name for name in _timed_baselines(record, counting) if counting.everything or name in CHEAP]
-    return Task(number, record.cell, counting.sources[record.cell.case], (FUSED, *baselines))
+    functions = (FUSED, *baselines)
+    calls = tuple(calls_for(_kernels(record, name)) for name in functions)
+    return Task(number, record.cell, counting.sources[record.cell.case], functions, calls)
+
+
+def calls_for(kernels: int | None) -> int:
+    """How often a function of so many kernels is counted: each kernel takes the profiler's time anew."""
+    return min(MOST_CALLS, max(1, MOST_KERNELS // (kernels or 1)))
+
+
+def _kernels(record: Record, function: str) -> int | None:
+    if record.timing is None:
+        return MOST_KERNELS
+    return (record.timing.fused if function == FUSED else record.timing.baselines[function]).kernels
 
 
 def _left_out(record: Record, counting: Counting) -> dict[str, str]:
