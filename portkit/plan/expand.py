@@ -100,7 +100,7 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
     """All cells of a run, in the order kernel, direction, shape, dtype, variant, target.
 
     Every selected target gets a ``compiled`` cell, one that is present also a
-    ``measured`` cell. Each target whose machine code can be emulated gets one
+    ``measured`` cell. Each target whose machine code is emulated gets one
     ``emulated`` cell, and the interpreter one ``interpreted`` cell, for each small
     shape, with the first variant. Excluded cells stay, with their reason.
 
@@ -112,7 +112,7 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
         tier: name of a tier; None is ``quick`` where the matrix has it, else ``full``.
         targets: what the user selected.
         present: targets of the GPUs of this host.
-        emulated: targets whose machine code can be emulated.
+        emulated: targets whose machine code is emulated, if they are chosen.
         triton: version of Triton on this host; rules for other versions do not apply,
             and where it is unknown none with a range does.
         resolve: the catalogue's name of a target that is written in another way, as
@@ -163,14 +163,14 @@ def _check_size(matrix: Matrix, cells: int) -> None:
 class _Gpus:
     """Targets chosen, and what can be done on each."""
 
-    chosen: tuple[str, ...]
+    chosen: tuple[str, ...]  # the interpreter may be among them
     present: frozenset[str]
     emulated: frozenset[str]
 
     @property
     def on_small_shapes(self) -> tuple[tuple[str, Evidence], ...]:
         """Those that run small shapes, and with which evidence."""
-        emulated = [(name, Evidence.EMULATED) for name in self.chosen if name in self.emulated - self.present]
+        emulated = [(name, Evidence.EMULATED) for name in self.chosen if name in self.emulated]
         return (*emulated, *[(INTERPRETER, Evidence.INTERPRETED)] * (INTERPRETER in self.chosen))
 
 

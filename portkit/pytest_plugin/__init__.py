@@ -76,6 +76,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--portkit-shared-device", action="store_true", help="measure on a GPU though other processes use it"
     )
     group.addoption(
+        "--portkit-emulate",
+        metavar="WHICH",
+        choices=("auto", "all", "off"),
+        default="auto",
+        help="AMD targets whose machine code runs on small shapes in the instruction interpreter: those without a GPU "
+        "here (auto), also those with one (all), none (off) (%(default)s)",
+    )
+    group.addoption(
         "--portkit-probe",
         metavar="HOW",
         choices=("cached", "fresh", "off"),

@@ -24,6 +24,7 @@ from portkit.pytest_plugin.display import make_display
 from portkit.run.benchmark import Choices, Prepared, Run, default_limits, prepare
 from portkit.run.counters.taking import Choice
 from portkit.run.devices import parse_devices
+from portkit.run.emulating import Emulate
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Limits
 from portkit.run.limits import check_seconds, parse_memory, parse_stages
@@ -177,7 +178,13 @@ class MatrixFile(pytest.File):
             tier, names = tier or resumed.header.tier, names or resumed.header.targets
         try:
             devices = parse_devices(self.config.getoption("portkit_devices"))
-            prepared = prepare(self.path, tier=tier, selection=Selection.parse(names), devices=devices)
+            prepared = prepare(
+                self.path,
+                tier=tier,
+                selection=Selection.parse(names),
+                devices=devices,
+                emulate=Emulate(self.config.getoption("portkit_emulate")),
+            )
         except PortkitError as error:
             raise self.CollectError(error.render()) from None
         self.config.stash[PREPARED] = prepared

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Protocol
 
 from portkit import __version__
-from portkit.emulate.amdgcn.architecture import ARCHITECTURES
 from portkit.errors import HostError, PortkitError, ReportError, WorkerError
 from portkit.model import (
     INTERPRETER,
@@ -44,6 +43,7 @@ from portkit.plan.matrix import check_kernel_files, read_matrix
 from portkit.run.counters.counting import FUNCTIONS
 from portkit.run.counters.taking import COUNTERS_OPTION, Choice, Counting, is_counted, open_profiler, take_counters
 from portkit.run.devices import choose_devices, measured_devices
+from portkit.run.emulating import Emulate, emulated_targets
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Job, Limits, Watch
 from portkit.run.limits import check_seconds, default_memory
@@ -83,7 +83,14 @@ class Prepared:
         return self.introspection.host.devices
 
 
-def prepare(path: Path, *, tier: str | None, selection: Selection, devices: Collection[int] | None = None) -> Prepared:
+def prepare(
+    path: Path,
+    *,
+    tier: str | None,
+    selection: Selection,
+    devices: Collection[int] | None = None,
+    emulate: Emulate = Emulate.AUTO,
+) -> Prepared:
     """Read matrix, kernel files, catalogue and host, and expand the plan.
 
     Args:
@@ -91,6 +98,7 @@ def prepare(path: Path, *, tier: str | None, selection: Selection, devices: Coll
         tier: name of a tier; None for the default.
         selection: targets that the user chose.
         devices: GPUs of the host that may be used, by index; None for all.
+        emulate: for which targets machine code is emulated.
 
     Raises:
         PortkitError: the matrix, the catalogue or the host does not allow a run.
@@ -112,7 +120,7 @@ def prepare(path: Path, *, tier: str | None, selection: Selection, devices: Coll
             tier=tier,
             targets=selection,
             present=present,
-            emulated=[name for name, target in targets.items() if target.architecture.name in ARCHITECTURES],
+            emulated=emulated_targets(emulate, targets, present),
             triton=introspection.host.triton,
             resolve=lambda name: catalog.get(name).name,
         )

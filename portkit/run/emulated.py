@@ -12,23 +12,20 @@ Only AMD's machine code is executed so far: the assembly text that Triton's back
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
-import numpy as np
 import torch
 
-from portkit.emulate import Emulation, Options, Order, Pointer, Value, run
-from portkit.model import Cell, CellResult, Evidence, KernelCase, Outcome, Stage, Status, Target, Verdict
-from portkit.run.build import missing_backend
+from portkit.emulate import Emulation, Options, Order, run
+from portkit.model import Build, Cell, CellResult, Evidence, KernelCase, Outcome, Stage, Status, Target
+from portkit.run.build import judge_build, missing_backend
 from portkit.run.capture import DryLaunch, Recorder, capture
-from portkit.run.classify import classify
+from portkit.run.classify import classify, describe, failing_line
 from portkit.run.evaluate import RUNS, Evaluation, Runner, StageFailed, evaluate, work_of
-from portkit.run.guards import extent
-from portkit.run.miscompiled import miscompilation
+from portkit.run.launch_values import launch_values
 from portkit.run.shim import Answers, ClaimDevice
 from portkit.run.verify import worst_outcome
 
@@ -39,6 +36,15 @@ NULLS = {"timing": "emulated: time is not modelled", "counters": "emulated: noth
 
 _ORDERS = (Order.CONVERGED, Order.REVERSE, Order.SEEDED)
 """Orders of the first calls in turn; later ones take the first, which is the fastest."""
+
+_ORDER_DEPENDENT = Outcome(
+    Status.NONDETERMINISTIC,
+    Stage.VERIFY,
+    "the outputs change with the order in which waves run, and no kernel has atomic operations",
+)
+
+
+_BUILT = Outcome(Status.BUILT)
 
 
 class EmulationEnded(Exception):  # noqa: N818  (what a kernel did, not an error of portkit)
@@ -57,48 +63,79 @@ class Emulator:
     calls: int = 0  # of the fused function so far
     launches: int = 0
     lane_instructions: int = 0
+    atomic: bool = False  # whether any kernel has atomic operations, whose order may show in sums
     found: list[Outcome] = field(default_factory=list)
 
     def begin(self) -> None:
         """Forget the cell before."""
-        self.calls, self.launches, self.lane_instructions, self.found = 0, 0, 0, []
+        self.calls, self.launches, self.lane_instructions, self.atomic = 0, 0, 0, False
+        self.found = []
+
+    def counting(self, case: KernelCase) -> KernelCase:
+        """The case, whose calls are counted from here on."""
+
+        def fused(**given: Any) -> Any:
+            self.calls += 1
+            return case.fused(**given)
+
+        return replace(case, fused=fused)
 
     def execute(self, kernel: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) -> None:
         """Run one launch; tensors are written in place.
 
         Raises:
-            EmulationEnded: the kernel did not come to its end.
+            EmulationEnded: the kernel did not come to its end, or a family of inputs shows a fault.
         """
-        done = run(
-            kernel.asm["amdgcn"],
-            self.target.architecture.name,
-            grid,
-            _values(kernel.src.signature.values(), arguments),
-            waves=kernel.metadata.num_warps,
-            shared_bytes=kernel.metadata.shared,
-            options=Options(order=self._order(), seed=self.calls, budget=BUDGET),
-        )
+        try:
+            done = self._run(kernel, grid, arguments)
+        except Exception as error:  # not the compiler's fault, from whose launch path it would come
+            why = f"the instruction interpreter failed: {describe(error)} at {failing_line(error)}"
+            self.end(Outcome(Status.CAPTURE_FAILED, Stage.RUN, f"{kernel.name}: {why}"))
         self.launches += 1
         self.lane_instructions += done.counts.lane_instructions
         self._judge(kernel.name, done, math.prod(grid))
+
+    def _run(self, kernel: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) -> Emulation:
+        text, meta = kernel.asm["amdgcn"], kernel.metadata
+        self.atomic = self.atomic or "_atomic_" in text
+        return run(
+            text,
+            self.target.architecture.name,
+            grid,
+            launch_values(kernel.src.signature, arguments),
+            waves=meta.num_warps,
+            shared_bytes=meta.shared,
+            options=Options(order=self._order(), seed=self.calls, budget=BUDGET),
+        )
 
     def _order(self) -> Order:
         return _ORDERS[self.calls - 1] if 0 < self.calls <= RUNS else Order.CONVERGED
 
     def _judge(self, name: str, done: Emulation, workgroups: int) -> None:
+        """Keep what was found; it ends a call that did not run to its end, and that of a family, which has one line."""
         if done.outcome.status is Status.PASSED:
             return
         outcome = replace(done.outcome, message=f"{name}: {done.outcome.message}")
-        if done.counts.workgroups < workgroups:
-            raise EmulationEnded(outcome)
+        if done.counts.workgroups < workgroups or self.calls > RUNS:
+            self.end(outcome)
         self.found.append(outcome)
+
+    def end(self, outcome: Outcome) -> NoReturn:
+        """End the call; the outcome is kept though host code may catch what is raised."""
+        self.found.append(outcome)
+        raise EmulationEnded(outcome)
+
+    @property
+    def texts(self) -> list[str]:
+        """What was found, each once."""
+        return list(dict.fromkeys(f"{each.status}: {each.message}" for each in self.found))
 
     @property
     def summary(self) -> str:
         """What ran and what was seen, in words."""
-        seen = f"{len(self.found)} findings" if self.found else "nothing found"
+        seen = f"{len(self.texts)} findings" if self.found else "nothing found"
         return (
-            f"instruction interpreter: {seen}; {self.launches} launches, {self.lane_instructions:,} lane-instructions"
+            f"instruction interpreter: {seen} in {self.launches} launches, {self.lane_instructions:,} lane-instructions"
         )
 
 
@@ -115,10 +152,34 @@ class _EmulatedLaunch(DryLaunch):
         if self._recorder.trial or self._recorder.silent:  # an autotuner's: its choice runs after them
             return
         if getattr(self._kernel.metadata, "global_scratch_size", 0):
-            raise EmulationEnded(Outcome(Status.UNSUPPORTED, Stage.RUN, f"{self._kernel.name} asks for global scratch"))
+            self._emulator.end(Outcome(Status.UNSUPPORTED, Stage.RUN, f"{self._kernel.name} asks for global scratch"))
         if 0 not in (gx, gy, gz):
             with torch._C.DisableTorchFunction():
                 self._emulator.execute(self._kernel, (gx, gy, gz), rest[5:])
+
+
+@dataclass
+class _Launches:
+    """The recorder of a call, which also says whether its build could run on the target."""
+
+    recorder: Recorder
+    outcome: Outcome = _BUILT
+
+    @property
+    def gradients(self) -> bool:
+        """Whether the launches are those of a backward cell."""
+        return self.recorder.gradients
+
+    @gradients.setter
+    def gradients(self, value: bool) -> None:
+        self.recorder.gradients = value
+
+    def take(self) -> Build:
+        """The build of the launches; as for a compiled cell, nothing launched is no build."""
+        idle, fatal = self.recorder.idle, self.recorder.fatal()
+        build = self.recorder.take()
+        self.outcome = judge_build(build, fatal, idle)
+        return build
 
 
 def emulate_from_here(recorder: Recorder, answers: Answers, mode: ClaimDevice) -> Emulator:
@@ -132,7 +193,7 @@ def emulate_cell(case: KernelCase, cell: Cell, emulator: Emulator, recorder: Rec
     """Run a cell's machine code and judge its outputs as on a device.
 
     Args:
-        case: its ``fused`` runs under the mode that claims the target.
+        case: of :meth:`Emulator.counting`; its ``fused`` runs under the mode that claims the target.
         cell: of a small shape.
         emulator: as :func:`emulate_from_here` gives it.
         recorder: of the same process.
@@ -145,98 +206,56 @@ def emulate_cell(case: KernelCase, cell: Cell, emulator: Emulator, recorder: Rec
     torch.set_num_threads(1)  # small tensors; other workers have the other cores
     emulator.begin()
     recorder.clear()
+    launches = _Launches(recorder)
     try:
-        done = evaluate(_counted(case, emulator), cell, _runner(recorder), seed=seed)
+        result = _judged(blank, evaluate(case, cell, _runner(launches), seed=seed), launches.outcome, emulator)
     except StageFailed as failed:
-        why = f"{failed.outcome.status} at {failed.outcome.stage}"
-        return replace(blank, outcome=failed.outcome, nulls={**blank.nulls, "verdict": why, "build": why})
-    return _judged(blank, done, emulator)
+        result = _ended(blank, failed.outcome, emulator)
+    return replace(result, asked=dict(recorder.answers.asked) if recorder.answers else {})
 
 
-def _judged(blank: CellResult, done: Evaluation, emulator: Emulator) -> CellResult:
-    lacking = miscompilation(done.build)
-    verdict: Verdict = replace(done.verdict, sanitizer=emulator.summary)
+def _ended(blank: CellResult, outcome: Outcome, emulator: Emulator) -> CellResult:
+    why = f"{outcome.status} at {outcome.stage}"
+    nulls = {**blank.nulls, "verdict": why, "build": why}
+    return replace(blank, outcome=outcome, nulls=nulls, blobs=_findings(emulator))
+
+
+def _judged(blank: CellResult, done: Evaluation, built: Outcome, emulator: Emulator) -> CellResult:
+    found = [done.outcome, *emulator.found]
+    if not built.status.good:
+        found.append(built)
+    if done.verdict.repeatable is False and not emulator.atomic:
+        found.append(_ORDER_DEPENDENT)
     return replace(
         blank,
-        outcome=worst_outcome([done.outcome, *emulator.found, *([lacking] if lacking else [])]),
-        verdict=verdict,
+        outcome=worst_outcome([each for each in found if not each.status.good]),
+        verdict=replace(done.verdict, sanitizer=emulator.summary),
         build=done.build,
-        nulls={**blank.nulls, **done.nulls},
-        blobs={"fingerprint": done.fingerprint, **_findings(emulator.found)},
+        nulls={**blank.nulls, **done.nulls, **_open_choice(done.build)},
+        blobs={"fingerprint": done.fingerprint, **_findings(emulator)},
     )
 
 
-def _findings(found: Sequence[Outcome]) -> dict[str, bytes]:
-    texts = dict.fromkeys(f"{each.status}: {each.message}" for each in found)
-    return {"findings": "\n".join(texts).encode()} if texts else {}
+def _open_choice(build: Build | None) -> dict[str, str]:
+    if build is None or build.tuning is None:
+        return {}
+    return {"verdict.configurations": "of an autotuner's configurations only the first that can run was emulated"}
 
 
-def _counted(case: KernelCase, emulator: Emulator) -> KernelCase:
-    """The case, whose calls the emulator counts."""
-
-    def fused(**given: Any) -> Any:
-        emulator.calls += 1
-        return case.fused(**given)
-
-    return replace(case, fused=fused)
+def _findings(emulator: Emulator) -> dict[str, bytes]:
+    return {"findings": "\n".join(emulator.texts).encode()} if emulator.found else {}
 
 
-def _runner(recorder: Recorder) -> Runner:
+def _runner(launches: _Launches) -> Runner:
     @contextlib.contextmanager
-    def observe() -> Iterator[Recorder]:
-        yield recorder
+    def observe() -> Iterator[_Launches]:
+        yield launches
 
     return Runner("cpu", _explain, observe, hurried=True)
 
 
 def _explain(error: BaseException, stage: Stage) -> Outcome | None:
-    """What the emulator or the compiler says; anything else is the stage's own failure."""
+    """What the interpreter, the compiler or the shim says; what other stages raise is their own failure."""
     if isinstance(error, EmulationEnded):
         return error.outcome
-    if isinstance(error, MemoryError):
-        return Outcome(Status.LAUNCH_ERROR, stage, f"out of memory at {stage}")
-    if stage is not Stage.RUN or not isinstance(error, Exception):
-        return None
-    compiler = classify(error)
-    return compiler if compiler.stage is Stage.COMPILE else None
-
-
-def _values(types: Any, arguments: Sequence[Any]) -> list[Value]:
-    """Values of the kernel's own arguments, in order; constants are in the binary already."""
-    return [value for kind, given in zip(types, arguments, strict=False) for value in _flat(kind, given)]
-
-
-def _flat(kind: Any, given: Any) -> Iterator[Value]:
-    if kind == "constexpr":
-        return
-    if isinstance(kind, tuple):
-        yield from _values(kind, given)
-    elif isinstance(kind, str) and kind.startswith("tensordesc"):
-        yield from _descriptor(given)
-    elif given is None or isinstance(given, bool | int | float):
-        yield given
-    else:
-        yield _pointer(getattr(given, "base", given))
-
-
-def _descriptor(given: Any) -> Iterator[Value]:
-    """A host descriptor as Triton's AMD launcher passes it: whole, then shape and strides again.
-
-    Source: make_tensordesc_arg of Triton's AMD driver.
-    """
-    shape = (*map(int, given.shape), *map(int, given.strides))
-    yield _pointer(given.base)
-    yield from shape
-    yield given.padding == "nan"
-    if hasattr(given, "round_f32_to_tf32"):
-        yield bool(given.round_f32_to_tf32)
-    yield from shape
-
-
-def _pointer(tensor: torch.Tensor) -> Pointer:
-    """A tensor's address within the memory that the code has, without guard bands."""
-    first, last = extent(tensor)
-    start = tensor.untyped_storage().data_ptr()
-    raw = (ctypes.c_uint8 * max(last - first, 0)).from_address(start + first)
-    offset = tensor.storage_offset() * tensor.element_size() - first
-    return Pointer(np.ctypeslib.as_array(raw), offset)
+    return classify(error) if stage is Stage.RUN else None

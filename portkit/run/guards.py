@@ -58,6 +58,7 @@ class _Allocation:
     buffer: torch.Tensor  # bytes, bands included
     size: int  # bytes between the bands
     word: int  # of the poison
+    fresh: bool = False  # from ``empty`` and its kin: nobody has written to it when the code gets it
 
     def bands(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Bytes before and after."""
@@ -84,7 +85,7 @@ class Guards(TorchDispatchMode):
         packet = func.overloadpacket
         if (packet not in _FRESH and packet not in _FILLED) or not _movable(out):
             return out
-        moved = self._allocate(_extent(out), out)
+        moved = self._allocate(_extent(out), out, fresh=packet in _FRESH)
         if packet in _FILLED:
             moved.copy_(out)
         return moved
@@ -113,7 +114,7 @@ class Guards(TorchDispatchMode):
             if hit
         ]
 
-    def _allocate(self, elements: int, like: torch.Tensor, name: str = "") -> torch.Tensor:
+    def _allocate(self, elements: int, like: torch.Tensor, name: str = "", *, fresh: bool = False) -> torch.Tensor:
         """Poisoned memory for ``elements``, as a tensor of the size and strides of ``like``."""
         size = elements * like.element_size()
         total = 2 * BAND + size + size % 2
@@ -122,7 +123,7 @@ class Guards(TorchDispatchMode):
         tensor = torch.empty(0, dtype=like.dtype, device=like.device)
         tensor.set_(buffer.untyped_storage(), BAND // like.element_size(), like.size(), like.stride())
         text = name or f"{str(like.dtype).removeprefix('torch.')} tensor of shape {tuple(like.shape)}"
-        self._allocations.append(_Allocation(text, buffer, size, word))
+        self._allocations.append(_Allocation(text, buffer, size, word, fresh))
         _LIVE[buffer.untyped_storage().data_ptr()] = self._allocations[-1]
         return tensor
 
@@ -132,6 +133,15 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
     storage = tensor.untyped_storage()
     allocation = _LIVE.get(storage.data_ptr())
     return (BAND, BAND + allocation.size) if allocation else (0, storage.nbytes())
+
+
+def is_unwritten(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's memory is from ``empty`` or its kin, and nothing of it has been written to yet."""
+    allocation = _LIVE.get(tensor.untyped_storage().data_ptr())
+    if allocation is None or not allocation.fresh:
+        return False
+    words = allocation.buffer[BAND : BAND + allocation.size // 2 * 2].view(torch.int16)
+    return bool((words == allocation.word - (1 << 16)).all())
 
 
 _LIVE: weakref.WeakValueDictionary[int, _Allocation] = weakref.WeakValueDictionary()

@@ -438,7 +438,7 @@ def share(results: Sequence[CellResult], job: Job) -> tuple[list[CellResult], tu
     Returns:
         Its results, and the cells that are left.
     """
-    if job.target is None or job.evidence is not Evidence.COMPILED:
+    if job.target is None or job.evidence not in (Evidence.COMPILED, Evidence.EMULATED):
         return [], job.cells
     answers = answers_for(job.target)
     known = {

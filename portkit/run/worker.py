@@ -132,16 +132,19 @@ def _builder(job: Job, connection: Connection) -> Means:
 
 def _emulator(job: Job, connection: Connection) -> Means:
     target = _target(job)
+    if why := _no_limits(target):
+        missing = Outcome(Status.BACKEND_MISSING, Stage.LIMITS, f"{why}, so its build can't be judged")
+        return Means(lambda cell: CellResult(cell, job.evidence, missing))
     answers, mode = install(target, backing="cpu")
     recorder = Recorder(
         target,
-        on_compile=lambda kernel: connection.send(Compiling(kernel)),
+        on_compile=lambda kernel: connection.send(Compiling(kernel, dict(answers.asked))),
         on_compiled=lambda: stages.enter(Stage.RUN),
     )
     emulator = emulate_from_here(recorder, answers, mode)
     with mode:
         case = load_case(job.source)
-    case = replace(case, fused=under(mode, case.fused))
+    case = emulator.counting(replace(case, fused=under(mode, case.fused)))
     return Means(lambda cell: emulate_cell(case, cell, emulator, recorder, seed=job.seed))
 
 

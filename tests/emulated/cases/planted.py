@@ -1,0 +1,209 @@
+"""Kernels with a fault each, and right ones beside them, for emulated cells.
+
+The line of each fault ends with the comment ``# fault``; tests look for its number.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from portkit import Direction, KernelCase, Work
+
+BLOCK = 256
+
+
+def declare(name, fused, reference, inputs=None, **more):
+    """A case of one float32 input, unless told otherwise."""
+    return KernelCase(
+        name=name,
+        fused=fused,
+        reference=reference,
+        inputs=inputs or (lambda make, shape, dtype: {"x": make.uniform(shape, dtype)}),
+        work=lambda shape, dtype: Work(8, 8, 8),
+        shapes=((1000,),),
+        small_shapes=more.pop("small_shapes", ((1000,),)),
+        dtypes=("float32",),
+        variants={"default": {}},
+        **more,
+    )
+
+
+def blocks(x):
+    return (triton.cdiv(x.numel(), BLOCK),)
+
+
+@triton.jit
+def _off_by_one(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(y_ptr + i, x * 2, mask=i <= n)  # fault
+
+
+def off_by_one(x):
+    y = torch.empty_like(x)
+    _off_by_one[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _overflow(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    far = (i * 4194304) >> 22
+    x = tl.load(x_ptr + far, mask=i < n)  # fault
+    tl.store(y_ptr + i, x * 2, mask=i < n)
+
+
+def overflow(x):
+    y = torch.empty_like(x)
+    _overflow[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _wrong_stride(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * (columns + 16) + i, mask=i < columns)  # fault
+    tl.store(y_ptr + row * columns + i, x * 2, mask=i < columns)
+
+
+def wrong_stride(x):
+    y = torch.empty_like(x)
+    _wrong_stride[(x.shape[0],)](x, y, x.shape[1], BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _accumulate(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    y = tl.load(y_ptr + i, mask=i < n)
+    tl.store(y_ptr + i, y + tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def unwritten_accumulator(x):
+    y = torch.empty_like(x)
+    _accumulate[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _last_wins(x_ptr, y_ptr):
+    tl.store(y_ptr, tl.load(x_ptr + tl.program_id(0)))
+
+
+def last_wins(x):
+    y = torch.empty((), device=x.device)
+    _last_wins[(x.numel(),)](x, y)
+    return y
+
+
+@triton.jit
+def _double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) * 2, mask=i < n)
+
+
+def huge_grid(x):
+    y = torch.empty_like(x)
+    _double[(1 << 22,)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+def too_many_threads(x):
+    y = torch.empty_like(x)
+    _double[blocks(x)](x, y, x.numel(), BLOCK=BLOCK, num_warps=32)
+    return y
+
+
+def no_kernel(x):
+    return x * 2
+
+
+def swallowed(x):
+    try:
+        return off_by_one(x)
+    except Exception:
+        return x * 2
+
+
+@triton.jit
+def _strange(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    y = tl.inline_asm_elementwise("v_cubeid_f32 $0, $1, $1, $1", "=v,v", [x], tl.float32, True, 1)  # fault
+    tl.store(y_ptr + i, y * 2, mask=i < n)
+
+
+def strange(x):
+    y = torch.empty_like(x)
+    _strange[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+class _Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.empty_like(x)
+        _double[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        return off_by_one(dy)
+
+
+@triton.jit
+def _arguments(pair, nothing, one, flag, half, whole, x_ptr, empty_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    scale = pair[0] * one + whole + 0.0
+    if flag:
+        scale += half
+    tl.store(pair[1] + i, x * scale, mask=i < n)
+
+
+def arguments(x):
+    """A tuple, None, an integer that is 1, a flag, floats, a view, an output over its input, nothing at all."""
+    whole = torch.empty(x.numel() + 8, device=x.device)
+    y = whole[8:]
+    y.copy_(x)
+    empty = torch.empty(0, device=x.device)
+    _arguments[blocks(x)]((2, y), None, 1, True, 0.5, 3, y, empty, x.numel(), BLOCK=BLOCK)
+    _double[(0,)](x, y, x.numel(), BLOCK=BLOCK)
+    _double[blocks(x)](y, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+@triton.autotune([triton.Config({"BLOCK": b}, num_warps=w) for b, w in ((128, 32), (256, 4), (512, 4))], key=["n"])
+@triton.jit
+def _tuned(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) * 2, mask=i < n)
+
+
+def tuned(x):
+    y = torch.empty_like(x)
+    _tuned[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, x.numel())
+    return y
+
+
+def twice(x):
+    return x * 2
+
+
+CASES = (
+    declare("off_by_one", off_by_one, twice),
+    declare("overflow", overflow, twice),
+    declare("wrong_stride", wrong_stride, twice, small_shapes=((10, 100),)),
+    declare("unwritten_accumulator", unwritten_accumulator, lambda x: x * 1),
+    declare("last_wins", last_wins, lambda x: x[-1]),
+    declare("huge_grid", huge_grid, twice),
+    declare("too_many_threads", too_many_threads, twice),
+    declare("no_kernel", no_kernel, twice),
+    declare("swallowed", swallowed, twice),
+    declare("strange", strange, twice),
+    declare("backward_fault", _Doubled.apply, twice, directions=(Direction.FORWARD, Direction.BACKWARD)),
+    declare("arguments", arguments, lambda x: x * 11.0),
+    declare("tuned", tuned, twice),
+)
+globals().update({f"_{case.name}_case": case for case in CASES})
