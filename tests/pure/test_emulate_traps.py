@@ -368,3 +368,11 @@ def test_fused_multiply_add_rounds_once():
     tie = filled(64, v1=a.view(np.uint32), v2=a.view(np.uint32), v3=np.float32(1.0).view(np.uint32))
     assert computed("gfx942", "v_fma_f32 v10, v1, v2, v3", tie).outputs[0, 0] == 0x3F80_0000
     assert math.isclose(float(a) ** 2, 2.0**-60)
+
+
+def test_dual_issue_of_a_dot_product():
+    one_and_two = 0x4000_3C00  # float16 2.0 above 1.0
+    rows = filled(32, v1=one_and_two, v2=one_and_two, v7=np.float32(0.5).view(np.uint32), v8=3)
+    ran = computed("gfx1100", "v_dual_dot2acc_f32_f16 v10, v1, v2 :: v_dual_lshlrev_b32 v11, 2, v8", rows)
+    assert ran.outputs[0, :1].view(np.float32)[0] == 5.5
+    assert ran.outputs[0, 1] == 12

@@ -139,6 +139,41 @@ def test_clamped():
             assert F16.value(int(out[2]) >> place & 0xFFFF) == want
 
 
+@pytest.mark.parametrize("name", ["v_pk_add_u16", "v_pk_sub_u16", "v_pk_add_i16", "v_pk_sub_i16"])
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx1201"])
+def test_saturating_pairs(architecture, name):
+    operation, is_signed = getattr(operator, name[5:8]), name.endswith("i16")
+    low, high = (-(2**15), 2**15 - 1) if is_signed else (0, 2**16 - 1)
+    ran = computed(architecture, f"{name} v12, v1, v2 clamp", inputs(lanes_of(architecture)))
+    for row, out in zip(ran.inputs, ran.outputs, strict=True):
+        for place in (0, 16):
+            bits = [int(x) >> place & 0xFFFF for x in row[:2]]
+            exact = operation(*(signed(b, 16) if is_signed else b for b in bits))
+            assert int(out[2]) >> place & 0xFFFF == max(low, min(high, exact)) & 0xFFFF
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name", "bits", "is_signed"),
+    [
+        ("gfx942", "v_sub_u16", 16, False),
+        ("gfx942", "v_add_i16", 16, True),
+        ("gfx1100", "v_add_nc_u16", 16, False),
+        ("gfx1201", "v_sub_nc_i16", 16, True),
+        ("gfx942", "v_add_u32", 32, False),
+        ("gfx1100", "v_sub_nc_u32", 32, False),
+        ("gfx1201", "v_add_nc_i32", 32, True),
+    ],
+)
+def test_saturating_integers(architecture, name, bits, is_signed):
+    operation = getattr(operator, name[2:5])
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed else (0, 2**bits - 1)
+    ran = computed(architecture, f"{name}_e64 v12, v1, v2 clamp", edge_rows(lanes_of(architecture)))
+    for row, out in zip(ran.inputs, ran.outputs, strict=True):
+        words = [int(x) & ((1 << bits) - 1) for x in row[:2]]
+        exact = operation(*(signed(w, bits) if is_signed else w for w in words))
+        assert int(out[2]) & ((1 << bits) - 1) == max(low, min(high, exact)) & ((1 << bits) - 1)
+
+
 # -- pairs of float32
 
 FULL = {
@@ -387,6 +422,7 @@ def test_every_entry_is_tested():
         ("gfx1100", "v_pk_add_f32 v[12:13], v[1:2], v[3:4]", "gfx1100 has no"),
         ("gfx942", "v_pk_add_u16 v12, v1, v2 neg_lo:[1,0]", "modifier neg_lo"),
         ("gfx942", "v_dot2_f32_f16 v12, v1, v2, v3 neg_hi:[0,0,1]", "absolute value"),
+        ("gfx942", "v_pk_mul_lo_u16 v12, v1, v2 clamp", "clamp of an integer"),
         ("gfx1100", "v_dot2_f16_f16 v12, v1, v2, v3 op_sel:[1,0,0,0]", "op_sel of a packed source"),
     ],
 )

@@ -18,6 +18,13 @@ def signed(x, bits=32):
     return x - (1 << bits) if x >> (bits - 1) & 1 else x
 
 
+def sign_run(x):
+    """Length of the run of bits at the top that are alike; -1 where all are."""
+    text = f"{x:032b}"
+    run = len(text) - len(text.lstrip(text[0]))
+    return -1 if run == 32 else run
+
+
 def field(x, packed, extend=False):
     offset, width = packed & 31, packed >> 16 & 127
     part = (signed(x) if extend else x) >> offset
@@ -100,6 +107,8 @@ UNARY = {
     "s_ff1_i32_b32": (OLD, keeps(lambda a, b: (a & -a).bit_length() - 1)),
     "s_ctz_i32_b32": (NEW, keeps(lambda a, b: (a & -a).bit_length() - 1)),
     "s_flbit_i32_b32": (OLD, keeps(lambda a, b: 32 - a.bit_length() if a else -1)),
+    "s_flbit_i32": (OLD, keeps(lambda a, b: sign_run(a))),
+    "s_cls_i32": (NEW, keeps(lambda a, b: sign_run(a))),
     "s_clz_i32_u32": (NEW, keeps(lambda a, b: 32 - a.bit_length() if a else -1)),
 }
 

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numpy", reason="the emulator needs NumPy")
 
 import numpy as np
-from assembly import computed
+from assembly import computed, execute
 
 from portkit.emulate.amdgcn.isa import vector
 
@@ -325,6 +325,53 @@ def fused(a, b, c):
         return math.inf if total > 0 else -math.inf
 
 
+@pytest.mark.parametrize("architecture", ["gfx90a", "gfx1100"])
+def test_mantissa_and_exponent(architecture):
+    ran = computed(architecture, "v_frexp_mant_f32 v10, v1\nv_frexp_exp_i32_f32 v11, v1")
+    for word, part, power in zip(ran.inputs[:, 0], ran.outputs[:, 0], ran.outputs[:, 1].view(np.int32), strict=True):
+        x, mantissa = value(word), value(part)
+        if x == 0 or not math.isfinite(x):
+            assert (int(part), int(power)) == (int(word), 0)
+        else:
+            assert 0.5 <= abs(mantissa) < 1
+            assert math.ldexp(mantissa, int(power)) == x
+
+
+def test_mantissa_and_exponent_of_doubles():
+    ran = computed("gfx90a", "v_frexp_mant_f64 v[10:11], v[1:2]\nv_frexp_exp_i32_f64 v12, v[1:2]", double_rows(64))
+    for row, out in zip(ran.inputs, ran.outputs, strict=True):
+        x, part = (float(np.ascontiguousarray(words[:2]).view(np.float64)[0]) for words in (row, out))
+        if math.isfinite(x):
+            assert math.ldexp(part, int(out[2:3].view(np.int32)[0])) == x
+        else:
+            assert out.tolist()[:3] == [*row.tolist()[:2], 0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "v_mad_f32 v10, v1, v2, v3",
+        "v_mov_b32 v10, v3\n\tv_mac_f32 v10, v1, v2",
+    ],
+)
+def test_multiply_and_add_with_two_roundings(line):
+    """A product that a fused operation would keep whole, and operands below the normal range."""
+    third = np.float32(1 / 3)
+    rows = np.zeros((64, 8), np.uint32)
+    rows[:, :3] = np.array([third, 3.0, -1.0], np.float32).view(np.uint32)
+    rows[1, :3] = np.array([1e-40, 1.0, 0.0], np.float32).view(np.uint32)
+    rows[2, :3] = np.array([2.0**-100, 2.0**-40, 1.0], np.float32).view(np.uint32)
+    results = computed("gfx90a", line, rows).outputs[:3, 0].view(np.float32).tolist()
+    assert results == [0.0, 0.0, 1.0]
+    assert execute("gfx942", line).emulation.outcome.status == "unsupported"
+
+
+def test_multiply_and_add_with_a_literal():
+    rows = np.full((64, 8), np.float32(3).view(np.uint32))
+    body = "v_madmk_f32 v10, v1, 0x40000000, v2\nv_madak_f32 v11, v1, v2, 0x40000000"
+    assert computed("gfx90a", body, rows).outputs[0, :2].view(np.float32).tolist() == [9.0, 11.0]
+
+
 DOUBLE = {
     "v_add_f64": (2, lambda a, b: a + b),
     "v_mul_f64": (2, lambda a, b: a * b),
@@ -420,6 +467,8 @@ ELSEWHERE = {
     "v_cvt_f64_f32 v_cvt_f32_f64 v_cvt_f64_i32 v_cvt_f64_u32 v_cvt_i32_f64 v_cvt_u32_f64 v_max_f64 v_min_f64",
     "v_ldexp_f64 v_accvgpr_read_b32 v_accvgpr_write_b32 v_accvgpr_mov_b32 v_bitop3_b32 v_fmac_f64",
     "v_max_num_f32 v_min_num_f32 v_max3_num_f32 v_min3_num_f32 v_med3_num_f32 v_max_num_f64 v_min_num_f64",
+    "v_frexp_mant_f32 v_frexp_exp_i32_f32 v_frexp_mant_f64 v_frexp_exp_i32_f64",
+    "v_mad_f32 v_mac_f32 v_madmk_f32 v_madak_f32",
     "v_maxmin_f32 v_minmax_f32 v_maxmin_num_f32 v_minmax_num_f32",
 }
 

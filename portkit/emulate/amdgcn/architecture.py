@@ -58,8 +58,11 @@ ARCHITECTURES = {
         _rdna("gfx1100", Generation.RDNA3),
         _rdna("gfx1101", Generation.RDNA3),
         _rdna("gfx1102", Generation.RDNA3),
+        _rdna("gfx1103", Generation.RDNA3),
         _rdna("gfx1150", Generation.RDNA3),
         _rdna("gfx1151", Generation.RDNA3),
+        _rdna("gfx1152", Generation.RDNA3),
+        _rdna("gfx1153", Generation.RDNA3),
         _rdna("gfx1200", Generation.RDNA4),
         _rdna("gfx1201", Generation.RDNA4),
     )

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from portkit.emulate.amdgcn.operands import EXEC, SCALARS, VCC, Type
 from portkit.emulate.amdgcn.program import Program
+from portkit.emulate.core.bytestore import Offsets, Words
 from portkit.emulate.core.findings import Fault, Finding, Kind, Place, Site, Unsupported
 from portkit.emulate.core.launch import Grid
-from portkit.emulate.core.memory import BASE, Memory, Offsets, Words
+from portkit.emulate.core.memory import BASE, Memory
 from portkit.emulate.core.schedule import READY
 from portkit.emulate.core.shared import SharedMemory
 

@@ -152,6 +152,22 @@ def to_integer(low: int, high: int) -> Callable[[Array], Array]:
     return operation
 
 
+def multiply_add32(a: Array, b: Array, c: Array) -> Array:
+    """a·b + c in float32 with two roundings; denormal operands and results are flushed."""
+    a, b, c = (flush(x) for x in (a, b, c))
+    return flush(flush(a * b) + c)
+
+
+def mantissa(x: Array) -> Array:
+    """The value scaled to 0.5 up to 1 in size; zeros, infinities and NaN as they are."""
+    return np.asarray(np.where(np.isfinite(x), np.frexp(x)[0], x))
+
+
+def binary_exponent(x: Array) -> Array:
+    """The power of two that ``mantissa`` takes out, as int32; 0 for zeros, infinities and NaN."""
+    return np.where(np.isfinite(x), np.frexp(x)[1], 0).astype(np.int32)
+
+
 def scale_by_power(x: Array, power: Array) -> Array:
     """x·2^power in float32, rounded once."""
     bounded = np.clip(np.asarray(power, np.int32), -600, 600)

@@ -34,6 +34,13 @@ def trailing_zeros(x: Array) -> Array:
     return np.where(x == 0, np.uint32(0xFFFF_FFFF), (power - 1).astype(np.uint32))
 
 
+def sign_run(x: Array) -> Array:
+    """Bits below the top that repeat the sign bit, plus one; all ones for 0 and -1."""
+    x = np.asarray(x, np.uint32)
+    folded = np.where(x.view(np.int32) < 0, ~x, x)
+    return leading_zeros(folded)
+
+
 def extract(x: Array, offset: Array, width: Array) -> Array:
     """``width`` bits of uint32 from ``offset`` on; both taken modulo 32."""
     width = np.asarray(width, np.uint32) & np.uint32(31)

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from portkit.emulate.core.bytestore import Bytes
 from portkit.emulate.core.findings import Finding
-from portkit.emulate.core.memory import Bytes, Contents, Memory
+from portkit.emulate.core.memory import Contents, Memory
 from portkit.emulate.core.schedule import Order
 from portkit.model import Outcome
 

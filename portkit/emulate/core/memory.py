@@ -8,10 +8,11 @@ that an index that runs off a buffer meets no other one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from portkit.emulate.core.bytestore import Bytes, ByteStore, Offsets, Words
 
 BASE = 0x7E00_0000_0000
 """Address of the first byte: within the 47 bits that user space has on both vendors' hosts."""
@@ -21,10 +22,6 @@ GUARD = 1 << 20
 
 ALIGNMENT = 256
 """Of an allocation, as device allocators give at least."""
-
-Bytes: TypeAlias = NDArray[np.uint8]
-Words: TypeAlias = NDArray[np.uint32]
-Offsets: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ def lay_out(contents: list[Contents]) -> tuple[list[Allocation], int]:
     return placed, -(-(offset + GUARD) // 16) * 16
 
 
-class Memory:
+class Memory(ByteStore):
     """Allocations in one arena.
 
     Args:
@@ -77,15 +74,11 @@ class Memory:
 
     def __init__(self, contents: list[Contents]) -> None:
         self.allocations, size = lay_out(contents)
-        self.bytes: Bytes = np.zeros(size, np.uint8)
+        super().__init__(np.zeros(size, np.uint8))
         self._starts = np.array([item.start for item in self.allocations], np.int64)
         self._ends = np.array([item.end for item in self.allocations], np.int64)
         self.written: NDArray[np.bool_] | None = None
         self._fill(contents)
-        self._u16: NDArray[np.uint16] = self.bytes.view(np.uint16)
-        self._u32: Words = self.bytes.view(np.uint32)
-        self._u64: NDArray[np.uint64] = self.bytes.view(np.uint64)
-        self._rows = self._u32.reshape(-1, 4)
 
     def _fill(self, contents: list[Contents]) -> None:
         if not all(item.written for item in contents):
@@ -127,56 +120,12 @@ class Memory:
         known = self.written[at[:, None] + np.arange(size)].all(axis=1)
         return None if known.all() else int(np.argmin(known))
 
-    def load(self, at: Offsets, size: int) -> Words:
-        """Words of accesses of 1, 2, 4, 8, 12 or 16 bytes: ``[accesses, words]``, short ones zero-extended."""
-        if size == 1:
-            return self.bytes[at].astype(np.uint32)[:, None]
-        low_bits = int(np.bitwise_or.reduce(at)) & 15 if at.size else 0
-        if size == 2:
-            return self._load_short(at, low_bits)
-        if low_bits & 3:
-            return self.bytes[at[:, None] + np.arange(size)].view(np.uint32)
-        return self._load_words(at, size // 4, low_bits)
-
-    def _load_short(self, at: Offsets, low_bits: int) -> Words:
-        if low_bits & 1:
-            return (self.bytes[at] | self.bytes[at + 1].astype(np.uint32) << np.uint32(8))[:, None]
-        return self._u16[at >> 1].astype(np.uint32)[:, None]
-
-    def _load_words(self, at: Offsets, words: int, low_bits: int) -> Words:
-        if words == 1:
-            return self._u32[at >> 2][:, None]
-        if words == 4 and not low_bits:
-            return self._rows.take(at >> 4, axis=0)
-        if words == 2 and not low_bits & 7:
-            return self._u64[at >> 3].view(np.uint32).reshape(-1, 2)
-        return self._u32[(at >> 2)[:, None] + np.arange(words)]
-
     def store(self, at: Offsets, size: int, words: Words) -> None:
-        """Write accesses of 1, 2, 4, 8, 12 or 16 bytes from ``[accesses, words]``; the last one to a byte stays."""
+        """As ``ByteStore.store``; the bytes count as written."""
+        self.mark(at, size)
+        super().store(at, size, words)
+
+    def mark(self, at: Offsets, size: int) -> None:
+        """Count bytes as written."""
         if self.written is not None:
             self.written[at[:, None] + np.arange(size)] = True
-        low_bits = int(np.bitwise_or.reduce(at)) & 15 if at.size else 0
-        if size == 1:
-            self.bytes[at] = words[:, 0].astype(np.uint8)
-        elif size == 2 and not low_bits & 1:
-            self._u16[at >> 1] = words[:, 0].astype(np.uint16)
-        elif size >= 4 and not low_bits & 3:
-            self._store_words(at >> 2, words, low_bits)
-        else:
-            self.bytes[at[:, None] + np.arange(size)] = np.ascontiguousarray(words).view(np.uint8)[:, :size]
-
-    def _store_words(self, index: Offsets, words: Words, low_bits: int) -> None:
-        if words.shape[1] == 4 and not low_bits:
-            self._rows[index >> 2] = words
-            return
-        for word in range(words.shape[1]):
-            self._u32[index + word] = words[:, word]
-
-    def words32(self) -> Words:
-        """The whole arena as 32-bit words, for atomics."""
-        return self._u32
-
-    def words64(self) -> NDArray[np.uint64]:
-        """The whole arena as 64-bit words, for atomics."""
-        return self._u64

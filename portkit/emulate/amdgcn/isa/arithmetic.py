@@ -22,12 +22,26 @@ from portkit.emulate.core.floats import flush
 
 Function: TypeAlias = Callable[..., Any]
 
-_SATURATING: dict[str, Function] = {
-    "add": lambda a, b: np.where(a + b < a, np.uint32(0xFFFF_FFFF), a + b),
-    "sub": lambda a, b: np.where(a < b, np.uint32(0), a - b),
-    "subrev": lambda a, b: np.where(b < a, np.uint32(0), b - a),
+_EXACT: dict[str, Function] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "subrev": lambda a, b: b - a,
 }
-"""Unsigned 32-bit operations that ``clamp`` makes saturate."""
+"""Integer operations that ``clamp`` makes saturate, on wide integers."""
+
+
+def saturated(operation: str, kind: Type) -> Function | None:
+    """An integer operation held within its type; None where ``clamp`` has no such form."""
+    exact = _EXACT.get(operation)
+    if exact is None or kind.floating or kind.bits > 32:
+        return None
+    limits = np.iinfo(kind.dtype)
+
+    def function(a: Array, b: Array) -> Array:
+        wide = exact(np.asarray(a).astype(np.int64), np.asarray(b).astype(np.int64))
+        return np.clip(wide, limits.min, limits.max).astype(kind.dtype)
+
+    return function
 
 
 @dataclass(frozen=True)
@@ -142,10 +156,10 @@ def _output_scale(decoder: Decoder) -> float:
 
 
 def _saturating(decoder: Decoder, row: Arithmetic) -> Function:
-    operation = decoder.instruction.mnemonic.split("_")[1]
-    if row.result is not Type.U32 or operation not in _SATURATING:
+    function = saturated(decoder.instruction.mnemonic.split("_")[1], row.result)
+    if function is None:
         raise decoder.unsupported("clamp of an integer result")
-    return _SATURATING[operation]
+    return function
 
 
 def _finished(function: Function, scale: float, clamp: bool, flushing: bool) -> Function:

@@ -19,7 +19,7 @@ from portkit.emulate.amdgcn.isa.memory import CACHE_HINTS, Addresses, buffer_add
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine, Mask
 from portkit.emulate.core import floats
-from portkit.emulate.core.memory import Offsets
+from portkit.emulate.core.bytestore import ByteStore, Offsets
 
 _MEMORY = "CDNA3 ISA, MUBUF and FLAT Instructions; RDNA3 ISA, MUBUF and FLAT, SCRATCH and GLOBAL Instructions"
 _LDS = "CDNA3 ISA, LDS & GDS Instructions; RDNA3 ISA, LDS & GDS Instructions"
@@ -103,18 +103,19 @@ def _named() -> dict[str, Operation]:
 
 
 def perform(
-    memory: Array, index: Offsets, operation: Operation, data: Array, comparand: Array | None, wanted: bool
+    store: ByteStore, at: Offsets, operation: Operation, data: Array, comparand: Array | None, wanted: bool
 ) -> Array:
     """Act on elements of memory one lane after another; the values before, where they are wanted.
 
     Args:
-        memory: all of it, as the operation's type.
-        index: element of each lane.
+        store: the memory that holds them.
+        at: offset of each lane's element, aligned.
         operation: what to do.
         data: one value a lane.
         comparand: of compare-and-swap.
         wanted: whether the values before are needed.
     """
+    memory, index = store.elements(operation.dtype), at // operation.bytes
     if comparand is not None:
         return _compare_and_swap(memory, index, data, comparand)
     if not wanted and operation.accumulate is not None:
@@ -185,17 +186,10 @@ def _memory_atomic(operation: Operation, buffer: bool) -> Build:
                 return
             offsets = machine.lanes_of(at, live)
             machine.touch_atomically(site, offsets, operation.bytes, live)
-            memory = machine.memory.words32() if width == 1 else machine.memory.words64()
             values = _values(machine, source, operation, live)
             comparand = _values(machine, source + width, operation, live) if swap else None
-            before = perform(
-                memory.view(operation.dtype),
-                offsets // operation.bytes,
-                operation,
-                values,
-                comparand,
-                result is not None,
-            )
+            machine.memory.mark(offsets, operation.bytes)
+            before = perform(machine.memory, offsets, operation, values, comparand, wanted)
             if result is not None:
                 _return_values(machine, result, before, live)
 
@@ -242,8 +236,8 @@ def _shared_atomic(operation: Operation, wanted: bool) -> Build:
             place = machine.touch_shared_atomically(site, address(machine, offset), operation.bytes, live)
             values = _values(machine, data, operation, live)
             expected = None if comparand is None else _values(machine, comparand, operation, live)
-            memory = machine.shared.bytes.view(operation.dtype)
-            before = perform(memory, place // operation.bytes, operation, values, expected, wanted)
+            machine.shared.mark(place, operation.bytes)
+            before = perform(machine.shared, place, operation, values, expected, wanted)
             if result is not None:
                 _return_values(machine, result, before, live)
 

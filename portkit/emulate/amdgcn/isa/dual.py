@@ -16,6 +16,7 @@ OPERATIONS = frozenset(
         "add_nc_u32",
         "and_b32",
         "cndmask_b32",
+        "dot2acc_f32_f16",
         "fmaak_f32",
         "fmac_f32",
         "fmamk_f32",

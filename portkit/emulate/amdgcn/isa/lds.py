@@ -24,7 +24,7 @@ from portkit.emulate.amdgcn.isa.memory import (
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type
-from portkit.emulate.core.memory import Offsets
+from portkit.emulate.core.bytestore import Offsets
 
 _SECTION = "CDNA3 ISA, LDS & GDS Instructions; RDNA3 ISA, LDS & GDS Instructions"
 

@@ -16,9 +16,10 @@ from portkit.emulate.amdgcn.decode import Decoder, Step
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine, Mask
 from portkit.emulate.amdgcn.operands import Type, is_constant
+from portkit.emulate.core.bytestore import Offsets, Words
 from portkit.emulate.core.findings import Finding, Kind, Site, Unsupported
 from portkit.emulate.core.integers import sign_extend
-from portkit.emulate.core.memory import BASE, Offsets, Words
+from portkit.emulate.core.memory import BASE
 
 _SMEM = "CDNA3 ISA, SMEM Instructions; RDNA3 ISA, SMEM Instructions"
 _FLAT = "CDNA3 ISA, FLAT, Scratch and Global Instructions; RDNA3 ISA, FLAT, Scratch and Global Instructions"

@@ -13,6 +13,7 @@ import numpy as np
 from portkit.emulate.amdgcn.architecture import ALL, CDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Read, Step, take_apart
 from portkit.emulate.amdgcn.isa import integers16
+from portkit.emulate.amdgcn.isa.arithmetic import saturated
 from portkit.emulate.amdgcn.isa.extremes import maximum3, minimum3
 from portkit.emulate.amdgcn.isa.halves import by_overflow_mode, pack
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
@@ -131,7 +132,7 @@ def _halves(function: Callable[..., Any], sources: int, kind: Type) -> Build:
         decoder.need(sources + 1)
         pairs = packed_sources(decoder, decoder.operands[1:], kind)
         if kind is not Type.F16:
-            return _halves_step(decoder, pairs, function)
+            return _halves_step(decoder, pairs, _maybe_saturated(decoder, kind, function))
         finish = _unit_clamp if decoder.has("clamp") else np.asarray
         return by_overflow_mode(
             decoder,
@@ -140,6 +141,16 @@ def _halves(function: Callable[..., Any], sources: int, kind: Type) -> Build:
         )
 
     return build
+
+
+def _maybe_saturated(decoder: Decoder, kind: Type, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The integer function, with ``clamp`` held within its type."""
+    if not decoder.has("clamp"):
+        return function
+    held = saturated(decoder.instruction.mnemonic.split("_")[2], kind)
+    if held is None:
+        raise decoder.unsupported("clamp of an integer result")
+    return held
 
 
 def _halves_step(decoder: Decoder, pairs: tuple[list[Read], list[Read]], function: Callable[..., Any]) -> Step:

@@ -354,6 +354,8 @@ _SCC_KEPT: dict[str, tuple[str, Any]] = {
     "ctz_i32_b32": ("U32 = U32", integers.trailing_zeros),
     "flbit_i32_b32": ("U32 = U32", integers.leading_zeros),
     "clz_i32_u32": ("U32 = U32", integers.leading_zeros),
+    "flbit_i32": ("U32 = U32", integers.sign_run),
+    "cls_i32": ("U32 = U32", integers.sign_run),
 }
 
 _FLOAT: dict[str, tuple[str, Any]] = {

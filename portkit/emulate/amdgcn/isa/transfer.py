@@ -19,8 +19,8 @@ from portkit.emulate.amdgcn.isa.memory import CACHE_HINTS, Addresses, buffer_add
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import M0, File, Register
+from portkit.emulate.core.bytestore import Offsets, Words
 from portkit.emulate.core.findings import Unsupported
-from portkit.emulate.core.memory import Offsets, Words
 from portkit.emulate.core.smallfloats import pack, unpack
 
 _TRANSPOSED = "CDNA4 ISA, LDS & GDS Instructions, LDS Transpose Load"

@@ -111,6 +111,8 @@ _UNARY32: dict[str, tuple[str, Any]] = {
     "cvt_f32_ubyte1": ("F32 = U32", _byte_to_float(1)),
     "cvt_f32_ubyte2": ("F32 = U32", _byte_to_float(2)),
     "cvt_f32_ubyte3": ("F32 = U32", _byte_to_float(3)),
+    "frexp_mant_f32": ("F32 = F32", floats.mantissa),
+    "frexp_exp_i32_f32": ("I32 = F32", floats.binary_exponent),
 }
 
 _UNARY64: dict[str, tuple[str, Any]] = {
@@ -125,6 +127,8 @@ _UNARY64: dict[str, tuple[str, Any]] = {
     "floor_f64": ("F64 = F64", np.floor),
     "ceil_f64": ("F64 = F64", np.ceil),
     "trunc_f64": ("F64 = F64", np.trunc),
+    "frexp_mant_f64": ("F64 = F64", floats.mantissa),
+    "frexp_exp_i32_f64": ("I32 = F64", floats.binary_exponent),
 }
 
 _BINARY32: dict[str, tuple[str, Any]] = {
@@ -221,6 +225,21 @@ _TWO: dict[str, tuple[str, Any]] = {
 }
 
 
+_UNFUSED: dict[str, tuple[str, Any]] = {
+    "mad_f32": ("F32 = F32 F32 F32", floats.multiply_add32),
+    "madak_f32": ("F32 = F32 F32 F32", floats.multiply_add32),
+    "madmk_f32": ("F32 = F32 F32 F32", floats.multiply_add32),
+}
+"""Multiply and add with two roundings and denormals flushed whatever the mode; gone with CDNA3."""
+
+
+def _unfused() -> dict[str, Entry]:
+    old, section = frozenset({Generation.CDNA2}), "CDNA2 ISA, VOP2 and VOP3A Instructions"
+    table = {f"v_{name}": arithmetic(s, f, section, generations=old) for name, (s, f) in _UNFUSED.items()}
+    signature, function = _UNFUSED["mad_f32"]
+    return table | {"v_mac_f32": arithmetic(signature, function, section, accumulate=True, generations=old)}
+
+
 def _rows(rows: dict[str, tuple[str, Any]], section: str) -> dict[str, Entry]:
     return {f"v_{name}": arithmetic(signature, function, section) for name, (signature, function) in rows.items()}
 
@@ -248,6 +267,7 @@ TABLE: dict[str, Entry] = {
     **_rows(_THREE, _VOP3),
     **_rows(_TWO, _VOP3),
     **_adds(),
+    **_unfused(),
     **{
         f"v_accvgpr_{name}_b32": arithmetic("U32 = U32", _copy, _VOP3P, generations=CDNA)
         for name in ("read", "write", "mov")

@@ -1,0 +1,76 @@
+"""An array of bytes that many lanes read and write at once."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Words: TypeAlias = NDArray[np.uint32]
+Offsets: TypeAlias = NDArray[np.int64]
+
+
+def low_bits(at: Offsets) -> int:
+    """The low four bits that any offset has: 0 where all are aligned to 16 bytes."""
+    return int(np.bitwise_or.reduce(at)) & 15 if at.size else 0
+
+
+class ByteStore:
+    """Bytes with views of every width.
+
+    Args:
+        data: a multiple of 16 bytes.
+    """
+
+    def __init__(self, data: Bytes) -> None:
+        self.bytes = data
+        self._u16: NDArray[np.uint16] = data.view(np.uint16)
+        self._u32: Words = data.view(np.uint32)
+        self._u64: NDArray[np.uint64] = data.view(np.uint64)
+        self._rows = self._u32.reshape(-1, 4)
+
+    def load(self, at: Offsets, size: int) -> Words:
+        """Words of accesses of 1, 2, 4, 8, 12 or 16 bytes: ``[accesses, words]``, short ones zero-extended."""
+        if size == 1:
+            return self.bytes[at].astype(np.uint32)[:, None]
+        bits = low_bits(at)
+        if bits & min(size - 1, 3):
+            return self._load_bytes(at, size)
+        if size == 2:
+            return self._u16[at >> 1].astype(np.uint32)[:, None]
+        return self._load_words(at, size // 4, bits)
+
+    def _load_bytes(self, at: Offsets, size: int) -> Words:
+        raw = self.bytes[at[:, None] + np.arange(size)]
+        return raw.view(np.uint32) if size >= 4 else raw.view(np.uint16).astype(np.uint32)
+
+    def _load_words(self, at: Offsets, words: int, bits: int) -> Words:
+        """Gathers are the faster, the wider the element."""
+        if words == 1:
+            return self._u32[at >> 2][:, None]
+        if words == 4 and not bits:
+            return self._rows.take(at >> 4, axis=0)
+        if words == 2 and not bits & 7:
+            return self._u64[at >> 3].view(np.uint32).reshape(-1, 2)
+        return self._u32[(at >> 2)[:, None] + np.arange(words)]
+
+    def store(self, at: Offsets, size: int, words: Words) -> None:
+        """Write accesses of 1, 2, 4, 8, 12 or 16 bytes from ``[accesses, words]``; the last one to a byte stays."""
+        bits = low_bits(at)
+        if size == 1:
+            self.bytes[at] = words[:, 0].astype(np.uint8)
+        elif bits & min(size - 1, 3):
+            self.bytes[at[:, None] + np.arange(size)] = np.ascontiguousarray(words).view(np.uint8)[:, :size]
+        elif size == 2:
+            self._u16[at >> 1] = words[:, 0].astype(np.uint16)
+        elif size == 16 and not bits:
+            self._rows[at >> 4] = words
+        else:
+            for word in range(size // 4):
+                self._u32[(at >> 2) + word] = words[:, word]
+
+    def elements(self, dtype: str) -> NDArray[np.generic]:
+        """All bytes as values of a type, for atomics; a view."""
+        return self.bytes.view(dtype)
