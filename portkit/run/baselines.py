@@ -61,6 +61,11 @@ class Tried:
 
     found: Mapping[str, Baseline]
     calls: Mapping[str, Callable[[], object]]  # what one sample times, of those that were right
+    trials: Mapping[str, _Trial] = field(default_factory=dict)  # theirs
+
+    def on(self, inputs: Mapping[str, Any]) -> dict[str, Callable[[], object]]:
+        """The same calls on other inputs of the same values, which lie elsewhere."""
+        return {name: trial.timed(inputs) for name, trial in self.trials.items()}
 
     @property
     def nulls(self) -> dict[str, str]:
@@ -94,14 +99,16 @@ def try_baselines(case: KernelCase, cell: Cell, done: Evaluation, wanted: Wanted
     _fresh_compiler()
     found: dict[str, Baseline] = {}
     calls: dict[str, Callable[[], object]] = {}
+    trials: dict[str, _Trial] = {}
     for name in wanted.names:
         if name in wanted.known:
             found[name] = wanted.known[name]
             continue
-        found[name], timed = _first_call(name, _Trial(case, cell, done, _function(case, name)), wanted)
+        trial = _Trial(case, cell, done, _function(case, name))
+        found[name], timed = _first_call(name, trial, wanted)
         if timed:
-            calls[name] = timed
-    return Tried(found, calls)
+            calls[name], trials[name] = timed, replace(trial, done=replace(done, run=None))
+    return Tried(found, calls, trials)
 
 
 def call_of(
@@ -152,7 +159,7 @@ def _first_call(name: str, trial: _Trial, wanted: Wanted) -> tuple[Baseline, Cal
     try:
         found = trial.of_the_unfused_chain() if name == EAGER else trial.call_and_judge()
         if _right(found):
-            timed = _repeated(trial.timed(), device_of(trial.done.inputs))
+            timed = _repeated(trial.timed(trial.done.inputs), device_of(trial.done.inputs))
     except Exception as error:
         found = _failed(error, trial)
         if not wanted.device_answers():
@@ -208,10 +215,10 @@ class _Trial:
         assert self.done.run is not None
         return judge_baseline(self.case, self.cell, replace(self.done.run, fused=results, stale=None))
 
-    def timed(self) -> Callable[[], object]:
+    def timed(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
         """What one sample times."""
-        inputs = {n: _copies({n: v})[n] if n in self.writes else v for n, v in self.done.inputs.items()}
-        return _sampled(self.function, self.case, self.cell, inputs, self.done.upstream)
+        own = {n: _copies({n: v})[n] if n in self.writes else v for n, v in inputs.items()}
+        return _sampled(self.function, self.case, self.cell, own, self.done.upstream)
 
 
 def _repeated(timed: Callable[[], object], device: torch.device) -> Callable[[], object]:

@@ -22,7 +22,7 @@ from portkit.run.inputs import InputMaker, hash_tensors
 from portkit.run.reference import ReferenceMaker, unfused
 from portkit.run.tree import map_tensors
 from portkit.run.verify import Run, judge, worst_outcome
-from portkit.run.watched import Observe, Ran, Runner, StageFailed, guarded_stage, run_fused, settle
+from portkit.run.watched import GuardedStage, Observe, Ran, Runner, StageFailed, run_fused, settle
 
 __all__ = ["Evaluation", "Observe", "Runner", "StageFailed", "evaluate", "work_of"]
 
@@ -52,21 +52,21 @@ def evaluate(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> Eval
     """
     explain = runner.explain
     maker = ReferenceMaker(case, cell, runner.free_bytes)
-    with guarded_stage(Stage.INPUTS, Status.CAPTURE_FAILED, explain):
+    with GuardedStage(Stage.INPUTS, Status.CAPTURE_FAILED, explain):
         make = InputMaker(seed, runner.device)
         inputs = case.inputs(make, cell.shape, cell.dtype)
         input_hash = hash_tensors(inputs)
-    with guarded_stage(Stage.REFERENCE, Status.REFERENCE_FAILED, explain):
+    with GuardedStage(Stage.REFERENCE, Status.REFERENCE_FAILED, explain):
         upstream = _upstream(case, cell, inputs, make, maker)
         reference = maker.make(inputs, upstream)
         settle(reference.results)
         margins = maker.margins(reference, inputs)
         stale = maker.like(reference, _other_inputs(case, cell, runner, seed), upstream)
-    with guarded_stage(Stage.REFERENCE, Status.BASELINE_FAILED, explain):
+    with GuardedStage(Stage.REFERENCE, Status.BASELINE_FAILED, explain):
         baseline = settle(unfused(case, cell, inputs, upstream))
-    with guarded_stage(Stage.RUN, Status.LAUNCH_ERROR, explain):
+    with GuardedStage(Stage.RUN, Status.LAUNCH_ERROR, explain):
         ran, repeatable = _run_repeatedly(case, cell, inputs, upstream, runner)
-    with guarded_stage(Stage.VERIFY, Status.CAPTURE_FAILED, explain):
+    with GuardedStage(Stage.VERIFY, Status.CAPTURE_FAILED, explain):
         run = Run(
             input_hash=input_hash,
             fused=ran.results,

@@ -56,7 +56,7 @@ from portkit.run.verify import (
     what_is_wrong,
     worst_outcome,
 )
-from portkit.run.watched import Ran, Runner, StageFailed, guarded_stage, run_fused
+from portkit.run.watched import GuardedStage, Ran, Runner, StageFailed, run_fused
 
 _POWERS: Mapping[str, Mapping[str, int]] = {
     # dtype → power of two; others as float32
@@ -138,13 +138,13 @@ class _Family:
     def run(self) -> tuple[FamilyVerdict, str]:
         """Its line, and what is wrong in words."""
         explain = self.runner.explain
-        with guarded_stage(Stage.INPUTS, Status.CAPTURE_FAILED, explain):
+        with GuardedStage(Stage.INPUTS, Status.CAPTURE_FAILED, explain):
             make = InputMaker(self.seed, self.runner.device)
             cell, inputs = self.inputs(make)
-        with guarded_stage(Stage.REFERENCE, Status.BASELINE_FAILED, explain):
+        with GuardedStage(Stage.REFERENCE, Status.BASELINE_FAILED, explain):
             upstream = self.upstream(cell, inputs, make)
             baseline = unfused(self.case, cell, inputs, upstream)
-        with guarded_stage(Stage.REFERENCE, Status.REFERENCE_FAILED, explain):
+        with GuardedStage(Stage.REFERENCE, Status.REFERENCE_FAILED, explain):
             maker = ReferenceMaker(self.case, cell, self.runner.free_bytes)
             reference = maker.make(inputs, upstream)
             moved = maker.like(reference, map_tensors(self.moved, inputs), upstream)
@@ -152,9 +152,9 @@ class _Family:
             if self.name == "denormal":
                 flushed = maker.like(reference, map_tensors(_flushed, inputs), upstream)
             margins = maker.margins(reference, inputs)
-        with guarded_stage(Stage.RUN, Status.LAUNCH_ERROR, explain):
+        with GuardedStage(Stage.RUN, Status.LAUNCH_ERROR, explain):
             ran = run_fused(self.case, cell, inputs, upstream)
-        with guarded_stage(Stage.VERIFY, Status.CAPTURE_FAILED, explain):
+        with GuardedStage(Stage.VERIFY, Status.CAPTURE_FAILED, explain):
             found = _Found(ran, baseline, reference.results, moved, flushed, margins)
             return self.judge(cell, found)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from triton.runtime.errors import OutOfResources
@@ -38,6 +39,7 @@ from portkit.run.miscompiled import miscompilation
 from portkit.run.sanitize import Sanitized
 from portkit.run.timing.engine import Options, measure
 from portkit.run.timing.flush import flush_size
+from portkit.run.timing.places import at_places
 from portkit.run.timing.samples import FUSED
 from portkit.run.timing.summary import summarize
 from portkit.run.tree import map_tensors
@@ -78,8 +80,7 @@ _LAUNCH = ("cuda error", "hip error", "triton error [")
 def _device_memory() -> Iterator[None]:
     """Give memory back once a cell's frames are gone; after a fault the device refuses even that.
 
-    From Python 3.12 on, an exception that came through several context managers is in a cycle
-    with the frames that it left, and they hold tensors: seen, 60 GB until some later collection.
+    Where some is held even then, by frames in a cycle with an exception, it is collected.
     """
     before = torch.cuda.memory_allocated()
     try:
@@ -182,9 +183,9 @@ def device_failure(error: BaseException, stage: Stage) -> Outcome | None:
 def _timed(judged: CellResult, case: KernelCase, done: Evaluation, tried: Tried, options: Options) -> CellResult:
     stages.enter(Stage.TIMING)
     try:
-        fused = _fused(case, judged.cell, done)
         with torch.no_grad():
-            samples = measure({FUSED: fused, **tried.calls}, options, open_monitor())
+            places = at_places(lambda inputs: _functions(case, judged.cell, done, tried, inputs), done.inputs)
+            samples = measure(places, options, open_monitor())
     except Exception as error:
         outcome = device_failure(error, Stage.TIMING) or Outcome(Status.LAUNCH_ERROR, Stage.TIMING, describe(error))
         return replace(judged, outcome=outcome, nulls={**judged.nulls, "timing": outcome.message})
@@ -193,9 +194,11 @@ def _timed(judged: CellResult, case: KernelCase, done: Evaluation, tried: Tried,
     return replace(judged, timing=timing, nulls={**judged.nulls, **nulls}, blobs=blobs)
 
 
-def _fused(case: KernelCase, cell: Cell, done: Evaluation) -> Callable[[], object]:
-    """What one sample times of the fused function."""
+def _functions(
+    case: KernelCase, cell: Cell, done: Evaluation, tried: Tried, inputs: Mapping[str, Any]
+) -> dict[str, Callable[[], object]]:
+    """What one sample times of the fused function and each baseline that was right."""
     params = case.variants[cell.variant]
-    own = {name: map_tensors(torch.Tensor.clone, done.inputs[name]) for name in case.in_place}
-    inputs = {**done.inputs, **own}
-    return timed_call(lambda **given: case.fused(**given, **params), case, cell, inputs, done.upstream)
+    own = {name: map_tensors(torch.Tensor.clone, inputs[name]) for name in case.in_place}
+    fused = timed_call(lambda **given: case.fused(**given, **params), case, cell, {**inputs, **own}, done.upstream)
+    return {FUSED: fused, **tried.on(inputs)}

@@ -47,7 +47,9 @@ def test_case_is_right_and_timed(target, name, dtype):
     ratio = eager.events.median_ms / fused.events.median_ms
     assert result.timing.speedup["eager"].value == pytest.approx(ratio, rel=1e-3)
     assert fused.kernels <= eager.kernels
-    kept = Samples.from_json(result.blobs["samples"]).milliseconds
+    samples = Samples.from_json(result.blobs["samples"])
+    assert (samples.places, samples.results) == (8, 12)
+    kept = samples.milliseconds
     assert len(kept["events"]["fused"]) == len(kept["events"]["eager"]) == fused.events.samples >= 10
     assert len(kept["trace"]["fused"]) == fused.trace.samples >= 10
 

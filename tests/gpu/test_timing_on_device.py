@@ -14,6 +14,7 @@ from portkit.run.timing.engine import Options, measure
 from portkit.run.timing.events import held, hold_for, sample_rounds
 from portkit.run.timing.flush import evicts, flush_size, make_flush
 from portkit.run.timing.overhead import event_overhead_us
+from portkit.run.timing.places import at_places
 from portkit.run.timing.summary import summarize
 from portkit.run.timing.trace import trace_rounds, traced_activities
 
@@ -42,7 +43,7 @@ def copy_of(mib):
 
 
 def taken(functions, target, modes=()):
-    return measure(functions, Options(flush_size(target), modes), open_monitor())
+    return measure([functions], Options(flush_size(target), modes), open_monitor())
 
 
 def test_kernels_copies_and_fills_count(flush):
@@ -53,7 +54,7 @@ def test_kernels_copies_and_fills_count(flush):
         y.copy_(x)
         y.zero_()
 
-    assert {one["call"].kernels for one in trace_rounds({"call": call}, flush, 5)} == {3}
+    assert {one["call"].kernels for one in trace_rounds([{"call": call}] * 5, flush)} == {3}
 
 
 def test_kernels_of_other_streams_belong_to_their_call(flush):
@@ -71,7 +72,7 @@ def test_kernels_of_other_streams_belong_to_their_call(flush):
     def alone():
         torch.neg(x, out=y)
 
-    rounds = trace_rounds({"alone": alone, "call": call, "again": alone}, flush, 5)
+    rounds = trace_rounds([{"alone": alone, "call": call, "again": alone}] * 5, flush)
     assert [{one[name].kernels for one in rounds} for name in ("alone", "call", "again")] == [{1}, {4}, {1}]
 
 
@@ -85,7 +86,7 @@ def test_a_call_that_leaves_work_behind_keeps_it(flush):
             for _ in range(4):
                 torch.neg(x, out=z)
 
-    rounds = trace_rounds({"left": left_behind, "next": lambda: torch.neg(y, out=y)}, nothing, 5)
+    rounds = trace_rounds([{"left": left_behind, "next": lambda: torch.neg(y, out=y)}] * 5, nothing)
     assert {(one["left"].kernels, one["next"].kernels) for one in rounds} == {(4, 1)}
 
 
@@ -94,7 +95,7 @@ def test_the_kernels_of_a_graph_are_traced(flush):
     with torch.cuda.graph(graph):
         for _ in range(5):
             torch.neg(x, out=y)
-    assert {one["graph"].kernels for one in trace_rounds({"graph": graph.replay}, flush, 3)} == {5}
+    assert {one["graph"].kernels for one in trace_rounds([{"graph": graph.replay}] * 3, flush)} == {5}
 
 
 def test_launches_are_numbered_in_their_order():
@@ -129,7 +130,7 @@ def test_no_sample_waits_for_the_host(flush):
     call = {"fused": slow_host}
     hold = hold_for(call, lambda _: flush())
     assert hold.milliseconds > 1
-    rounds = sample_rounds(call, held(hold, lambda _: flush()), 20)
+    rounds = sample_rounds([call] * 20, held(hold, lambda _: flush()))
     assert statistics.median(one["fused"].milliseconds for one in rounds) < 0.02
     assert sum(one["fused"].late for one in rounds) <= 2
 
@@ -141,7 +142,7 @@ def test_a_sample_that_waited_is_known_as_late():
         x.add_(1)
         torch.cuda.synchronize()
 
-    assert all(one["waits"].late for one in sample_rounds({"waits": waits}, lambda _: None, 5))
+    assert all(one["waits"].late for one in sample_rounds([{"waits": waits}] * 5, lambda _: None))
 
 
 def test_functions_are_interleaved_and_all_samples_kept(target):
@@ -157,6 +158,23 @@ def test_functions_are_interleaved_and_all_samples_kept(target):
     assert samples.kernels == dict.fromkeys(functions, (1,) * counts[2])
     rounds = order[-2 * counts[2] :]
     assert rounds == ["fused", "eager"] * counts[2]
+
+
+def test_inputs_and_results_lie_elsewhere_from_round_to_round(target):
+    seen = []
+
+    def negated(x):
+        result = torch.neg(x)
+        seen.append((x.data_ptr(), result.data_ptr()))
+        return result
+
+    places = at_places(lambda inputs: {"fused": lambda: negated(inputs["x"])}, {"x": torch.ones(MIB, device="cuda")})
+    samples = measure(places, Options(flush_size(target), ("graph",)), open_monitor())
+    assert (samples.places, samples.results) == (8, 12)
+    assert "timing.fused.graph" not in samples.nulls
+    rounds = seen[: len(samples.milliseconds["events"]["fused"])]
+    assert len({x for x, _ in rounds}) == 8
+    assert len({result for _, result in rounds}) >= 12
 
 
 def test_a_copy_takes_the_time_of_its_bytes(target):

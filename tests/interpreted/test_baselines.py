@@ -11,6 +11,7 @@ import torch
 from portkit.baselines import Library, liger, pytorch
 from portkit.model import Baseline, Cell, Direction, KernelCase, Status, Work
 from portkit.plan.baselines import EAGER
+from portkit.run import measure
 from portkit.run.baselines import DeviceLostError, Wanted, try_baselines
 from portkit.run.evaluate import evaluate
 from portkit.run.watched import Runner
@@ -299,3 +300,37 @@ def test_pytorchs_own_operators_compute_what_their_cases_do(name):
         done = evaluate(case, cell, Runner("cpu", lambda error, stage: None), seed=0)
         found = try_baselines(case, cell, done, Wanted(("torch",))).found["torch"]
         assert found.status is Status.PASSED, (dtype, found)
+
+
+@pytest.mark.parametrize("direction", [Direction.FORWARD, Direction.BACKWARD])
+def test_those_that_were_right_are_called_on_copies_of_the_inputs_too(direction):
+    found, done = tried({"other": right, "in_place": in_place, "wrong": wrong}, cell=replace(CELL, direction=direction))
+    copies = {name: value.clone() for name, value in done.inputs.items()}
+    calls = found.on(copies)
+    assert list(calls) == list(found.calls)
+    for name, call in calls.items():
+        for got, wanted in zip(call(), found.calls[name](), strict=True):
+            assert torch.equal(got, wanted), name
+    assert all(torch.equal(copies[name], done.inputs[name]) for name in copies)  # nobody wrote to them
+
+
+def test_a_call_on_copies_reads_the_copies():
+    found, done = tried({"other": right})
+    copies = {name: torch.zeros_like(value) for name, value in done.inputs.items()}
+    assert found.on(copies)["other"]()[1].count_nonzero() == 0
+
+
+def test_trials_hold_no_reference():
+    found, _ = tried({"other": right})
+    assert all(trial.done.run is None for trial in found.trials.values())
+
+
+@pytest.mark.parametrize("direction", [Direction.FORWARD, Direction.BACKWARD])
+def test_what_is_timed_is_the_fused_function_and_all_that_were_right(direction):
+    cell = replace(CELL, direction=direction)
+    found, done = tried({"other": right, "wrong": wrong}, cell=cell)
+    copies = {name: value.clone() for name, value in done.inputs.items()}
+    calls = measure._functions(CASE, cell, done, found, copies)
+    assert list(calls) == ["fused", "eager", "other"]
+    for got, wanted in zip(calls["fused"](), calls["eager"](), strict=True):
+        assert torch.equal(got, wanted)

@@ -8,7 +8,9 @@ import weakref
 import pytest
 import torch
 
+from portkit.model import Outcome, Stage, Status
 from portkit.run.measure import _device_memory
+from portkit.run.watched import GuardedStage, StageFailed
 
 ALIVE = weakref.WeakSet()
 
@@ -59,3 +61,33 @@ def test_a_device_that_is_lost_refuses_and_the_result_stays(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "empty_cache", refuse)
     assert cell(cyclic=False) == "a result"
+
+
+def test_a_stage_that_fails_leaves_nothing_in_a_cycle():
+    """From Python 3.12 on it did, where the stage was guarded by a generator."""
+
+    def evaluate():
+        with GuardedStage(Stage.INPUTS, Status.CAPTURE_FAILED, lambda error, stage: None):
+            held = Held()
+        with GuardedStage(Stage.RUN, Status.LAUNCH_ERROR, lambda error, stage: None):
+            raise ValueError(f"with {len([held])} tensor")
+
+    def run():
+        try:
+            evaluate()
+        except StageFailed as failed:
+            return failed.outcome
+
+    assert run().message.startswith("ValueError: with 1 tensor at ")
+    assert len(ALIVE) == 0
+
+
+def test_a_stage_fails_once_and_what_ends_a_process_passes():
+    own = Outcome(Status.DEVICE_FAULT, Stage.RUN, "explained")
+    outer = GuardedStage(Stage.VERIFY, Status.CAPTURE_FAILED, lambda *given: None)
+    inner = GuardedStage(Stage.RUN, Status.LAUNCH_ERROR, lambda *given: own)
+    with pytest.raises(StageFailed) as failed, outer, inner:
+        raise ValueError
+    assert failed.value.outcome is own
+    with pytest.raises(SystemExit), inner:
+        raise SystemExit(3)

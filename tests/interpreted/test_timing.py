@@ -263,6 +263,8 @@ def test_a_mode_that_not_all_could_be_taken_in():
 
 def test_samples_come_back_from_the_side_folder():
     whole = samples(
+        places=8,
+        results=12,
         hold_ms={"events": 0.25},
         settled=True,
         late={"fused": 1},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 
@@ -13,6 +14,7 @@ from portkit.run.timing import engine, events, flush, modes
 from portkit.run.timing.engine import Options, measure
 from portkit.run.timing.events import LEAST_HOLD_MS, MOST_HOLD_MS, Hold, Sample, held, hold_for
 from portkit.run.timing.flush import Flush
+from portkit.run.timing.places import COPIES, RESULTS, at_places, results_that_fit, scattered
 from portkit.run.timing.summary import summarize
 from portkit.run.timing.trace import Traced, TraceError
 
@@ -33,19 +35,21 @@ def device(monkeypatch):
     """What was enqueued, by name: ``flush``, calls, and the kinds of rounds."""
     done = []
 
-    def sampled(functions, prepare, rounds):
-        done.extend(["events"] * rounds)
-        return [{name: Sample(1.0, name == "slow") for name in functions} for _ in range(rounds)]
+    def sampled(rounds, prepare):
+        taken = [{name: Sample(1.0, name == "slow") for name in functions} for functions in rounds]
+        done.extend(["events"] * len(taken))
+        return taken
 
-    def traced(functions, before, rounds):
-        done.extend(["trace"] * rounds)
-        return [{name: Traced(0.5, 2) for name in functions} for _ in range(rounds)]
+    def traced(rounds, before):
+        done.extend(["trace"] * len(rounds))
+        return [{name: Traced(0.5, 2) for name in functions} for functions in rounds]
 
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(engine, "make_flush", lambda nbytes: Flush(torch.ones(nbytes // 4)))
     monkeypatch.setattr(engine, "hold_for", lambda functions, before: Hold(0.25, 1.0))
     monkeypatch.setattr(engine, "sample_rounds", sampled)
     monkeypatch.setattr(engine, "trace_rounds", traced)
+    monkeypatch.setattr(engine, "results_that_fit", lambda functions: 2)
     monkeypatch.setattr(engine, "WARMUP_SECONDS", 0.0)
     return done
 
@@ -55,29 +59,30 @@ def functions(*names):
 
 
 def test_both_clocks_are_taken_apart_and_modes_are_not(device):
-    samples = measure(functions("fused", "slow"), Options(1024), Monitor())
+    samples = measure([functions("fused", "slow")], Options(1024), Monitor())
     assert device == ["events"] * 50 + ["trace"] * 60
     assert set(samples.milliseconds) == {"events", "trace"}
     assert samples.late == {"fused": 0, "slow": 50}
     assert samples.hold_ms == {"events": 0.25}
     assert samples.kernels["fused"] == (2,) * 60
     assert (samples.settled, samples.flush_bytes, samples.warmup) == (True, 1024, 3)
+    assert (samples.places, samples.results) == (1, 2)
 
 
 def test_modes_that_were_asked_for_follow(device, monkeypatch):
-    monkeypatch.setattr(engine, "captured", lambda functions: ({"slow": lambda: None}, {"fused": "it waits"}))
-    samples = measure(functions("fused", "slow"), Options(1024, ("warm", "graph")), Monitor())
+    monkeypatch.setattr(engine, "captured", lambda places: ([{"slow": lambda: None}], {"fused": "it waits"}))
+    samples = measure([functions("fused", "slow")], Options(1024, ("warm", "graph")), Monitor())
     assert list(samples.milliseconds) == ["events", "trace", "warm", "graph"]
     assert list(samples.milliseconds["graph"]) == ["slow"]
     assert samples.nulls == {"timing.fused.graph": "it waits"}
 
 
 def test_without_a_trace_events_stand_and_the_reason_is_kept(device, monkeypatch):
-    def refuses(functions, before, rounds):
+    def refuses(rounds, before):
         raise TraceError("the device trace is empty")
 
     monkeypatch.setattr(engine, "trace_rounds", refuses)
-    timing, nulls = summarize(measure(functions("fused", "eager"), Options(1024), Monitor()))
+    timing, nulls = summarize(measure([functions("fused", "eager")], Options(1024), Monitor()))
     assert timing.fused.trace is None
     assert timing.speedup_kernel == {}
     assert timing.speedup["eager"].value == 1.0
@@ -86,7 +91,7 @@ def test_without_a_trace_events_stand_and_the_reason_is_kept(device, monkeypatch
 
 def test_warm_up_goes_on_until_the_clock_rests(device):
     # Read once before, once when the warm-up begins, then after each of its parts.
-    samples = measure(functions("fused"), Options(1024), Monitor((345, 345, 1200, 1980, 1985)))
+    samples = measure([functions("fused")], Options(1024), Monitor((345, 345, 1200, 1980, 1985)))
     assert samples.warmup == 3 * 3
     assert samples.states[0].sm_clock_mhz == 345
     assert samples.states[-1].sm_clock_mhz == 1985
@@ -94,12 +99,12 @@ def test_warm_up_goes_on_until_the_clock_rests(device):
 
 def test_a_clock_that_never_rests_ends_with_the_time(device, monkeypatch):
     monkeypatch.setattr(engine, "MOST_WARMUP_SECONDS", 0.0)
-    samples = measure(functions("fused"), Options(1024), Monitor((345, 345, 1200, 1980, 300)))
+    samples = measure([functions("fused")], Options(1024), Monitor((345, 345, 1200, 1980, 300)))
     assert samples.warmup == 3
 
 
 def test_an_unread_device_is_timed_all_the_same(device):
-    timing, nulls = summarize(measure(functions("fused"), Options(1024), Monitor(nulls={"timing.states": "no NVML"})))
+    timing, nulls = summarize(measure([functions("fused")], Options(1024), Monitor(nulls={"timing.states": "no NVML"})))
     assert (timing.states, timing.throttled) == ({}, ())
     assert nulls == {"timing.states": "no NVML"}
 
@@ -109,10 +114,87 @@ def test_nothing_is_collected_meanwhile(device, enabled):
     seen, before = [], gc.isenabled()
     (gc.enable if enabled else gc.disable)()
     try:
-        measure({"fused": lambda: seen.append(gc.isenabled())}, Options(1024), Monitor())
+        measure([{"fused": lambda: seen.append(gc.isenabled())}], Options(1024), Monitor())
         assert (set(seen), gc.isenabled()) == ({False}, enabled)
     finally:
         (gc.enable if before else gc.disable)()
+
+
+# --------------------------------------------------------------------------
+# Places
+
+
+def test_rounds_take_the_places_in_turn(device, monkeypatch):
+    taken = []
+    places = [{"fused": lambda i=i: taken.append(i)} for i in range(3)]
+
+    def sampled(rounds, prepare):
+        return [{name: (call(), Sample(1.0, False))[1] for name, call in each.items()} for each in rounds]
+
+    monkeypatch.setattr(engine, "sample_rounds", sampled)
+    monkeypatch.setattr(engine, "trace_rounds", lambda rounds, before: [])
+    monkeypatch.setattr(engine.Readings, "tick", lambda self, busy: None)
+    with contextlib.suppress(IndexError):  # of the trace that is not there
+        measure(places, Options(1024), Monitor())
+    assert taken[:6] == [0, 1, 2, 0, 1, 2]  # the warm-up
+    assert taken[6:] == [i % 3 for i in range(50)]
+
+
+def test_a_result_lies_elsewhere_while_the_last_are_alive():
+    (first, second) = scattered([{"f": lambda: torch.ones(64)}, {"f": lambda: torch.ones(64)}], 3)
+    alive = first["f"].__closure__[0].cell_contents
+    for call in (first["f"], second["f"]) * 4:
+        call()
+    assert len({tensor.data_ptr() for tensor in alive}) == 3
+
+
+@pytest.mark.parametrize(("free", "kept"), [(1 << 30, RESULTS), (16_000, 4), (3_000, 0)])
+def test_results_take_a_quarter_of_the_free_memory(monkeypatch, free, kept):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 1 << 40))
+    functions = {"fused": lambda: (torch.ones(200), [torch.ones(50)]), "eager": lambda: torch.ones(1)}
+    assert results_that_fit(functions) == kept
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """Sets the free memory of the device, which copies do not change."""
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    return lambda free: monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 1 << 40))
+
+
+@pytest.mark.parametrize(("free", "copies"), [(1 << 30, COPIES), (12_000, 3), (4_000, 1)])
+def test_copies_of_the_inputs_take_a_quarter_of_the_free_memory(memory, free, copies):
+    memory(free)
+    x = torch.arange(250.0)
+    places = at_places(lambda inputs: {"fused": lambda: inputs["x"]}, {"x": x})
+    made = [functions["fused"]() for functions in places]
+    assert len({tensor.data_ptr() for tensor in made} - {x.data_ptr()}) == copies
+    assert all(torch.equal(tensor, x) for tensor in made)
+
+
+def test_inputs_that_fit_no_second_time_are_taken_as_they_are(memory):
+    memory(3_000)
+    x = torch.arange(250.0)
+    (only,) = at_places(lambda inputs: {"fused": lambda: inputs["x"]}, {"x": x})
+    assert only["fused"]() is x
+
+
+def test_a_backward_pass_that_needs_more_ends_the_copies(memory):
+    made = []
+
+    def make(inputs):
+        if len(made) == 2:
+            raise torch.cuda.OutOfMemoryError
+        made.append(inputs)
+        return {"fused": lambda: None}
+
+    memory(1 << 30)
+    assert len(at_places(make, {"x": torch.ones(8)})) == 2
+
+
+def test_a_function_without_results_needs_no_memory(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, 0))
+    assert results_that_fit({"fused": lambda: None}) == RESULTS
 
 
 # --------------------------------------------------------------------------
@@ -126,10 +208,10 @@ def host(monkeypatch):
     def chosen(*, enqueueing, late_below=0.0):
         holds = []
 
-        def sampled(functions, prepare, rounds):
+        def sampled(rounds, prepare):
             prepare(lambda: None)
             late = bool(holds) and holds[-1] < late_below * 1000
-            return [{name: Sample(1.0, late) for name in functions} for _ in range(rounds)]
+            return [{name: Sample(1.0, late) for name in functions} for functions in rounds]
 
         monkeypatch.setattr(torch.cuda, "_sleep", holds.append)
         monkeypatch.setattr(events, "_CALIBRATION_CYCLES", 1000)  # and they take 1 ms
@@ -175,8 +257,8 @@ def test_a_function_that_no_graph_can_hold_is_told_apart(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(modes, "_capture", capture)
-    graphs, nulls = modes.captured({"fused": waits, "eager": lambda: print})
-    assert graphs == {"eager": print}
+    graphs, nulls = modes.captured([{"fused": waits, "eager": lambda: print}, {"fused": waits, "eager": lambda: len}])
+    assert graphs == [{"eager": print}, {"eager": len}]
     assert nulls == {
         "fused": "its call cannot be captured in a graph: "
         "RuntimeError: operation not permitted when stream is capturing"

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -20,6 +21,7 @@ from portkit.run.device_state import Monitor
 from portkit.run.timing.events import Functions, Prepare, Sample, held, hold_for, sample_rounds
 from portkit.run.timing.flush import Flush, make_flush
 from portkit.run.timing.modes import captured, warm
+from portkit.run.timing.places import results_that_fit, scattered
 from portkit.run.timing.readings import Readings
 from portkit.run.timing.rounds import Bounds, Rounds, until_settled
 from portkit.run.timing.samples import EVENTS, GRAPH, TRACE, WARM, Samples, Series
@@ -50,31 +52,34 @@ class Options:
     modes: tuple[str, ...] = ()  # beside the two clocks: warm, graph
 
 
-def measure(functions: Functions, options: Options, monitor: Monitor) -> Samples:
+def measure(places: Sequence[Functions], options: Options, monitor: Monitor) -> Samples:
     """Time functions on the current device.
 
     Args:
-        functions: name → call; called before, so that nothing is left to compile.
+        places: name → call; called before, so that nothing is left to compile. Several have
+            the same names, on inputs that lie elsewhere: each round takes the next of them.
         options: how.
         monitor: reads the device's clocks and temperature between rounds.
     """
     readings = Readings(monitor)
     flush = make_flush(options.flush_bytes)
     with _uncollected():
-        warmup = _warm_up(functions, flush, monitor)
-        engine = _Engine(functions, flush, readings)
+        results = results_that_fit(places[0])
+        places = scattered(places, results)
+        warmup = _warm_up(places, flush, monitor)
+        engine = _Engine(places, flush, readings)
         engine.events()
         engine.trace()
         if WARM in options.modes:
             engine.warm()
         if GRAPH in options.modes:
             engine.graph()
-    return engine.samples(warmup, monitor)
+    return replace(engine.samples(monitor), warmup=warmup, places=len(places), results=results)
 
 
 @dataclass
 class _Engine:
-    functions: Functions
+    places: Sequence[Functions]
     flush: Flush
     readings: Readings
     taken: dict[str, Series] = field(default_factory=dict)
@@ -85,14 +90,16 @@ class _Engine:
     settled: bool = False
 
     def events(self) -> None:
-        rounds = self._between_events(EVENTS, self.functions, self._cold, EVENT_SECONDS)
+        rounds = self._between_events(EVENTS, self.places, self._cold, EVENT_SECONDS)
         self.settled = rounds.settled
-        self.late = {name: sum(each.late for each in rounds.column(name)) for name in self.functions}
+        self.late = {name: sum(each.late for each in rounds.column(name)) for name in self.places[0]}
 
     def trace(self) -> None:
+        turns = itertools.cycle(self.places)
+
         def sample(rounds: int) -> Sequence[dict[str, Traced]]:
             self.readings.tick(self._busy)
-            return trace_rounds(self.functions, self.flush, rounds)
+            return trace_rounds(list(itertools.islice(turns, rounds)), self.flush)
 
         try:
             rounds = until_settled(sample, _milliseconds, Bounds(TRACE_SECONDS, step=_TRACE_STEP))
@@ -100,23 +107,23 @@ class _Engine:
             self.nulls["timing.trace"] = str(error)
             return
         self.taken[TRACE] = _series(rounds)
-        self.kernels = {name: tuple(each.kernels for each in rounds.column(name)) for name in self.functions}
+        self.kernels = {name: tuple(each.kernels for each in rounds.column(name)) for name in self.places[0]}
 
     def warm(self) -> None:
-        self._between_events(WARM, self.functions, warm, MODE_SECONDS)
+        self._between_events(WARM, self.places, warm, MODE_SECONDS)
 
     def graph(self) -> None:
-        graphs, refused = captured(self.functions)
+        graphs, refused = captured(self.places)
         self.nulls.update({f"timing.{name}.{GRAPH}": why for name, why in refused.items()})
-        if graphs:
+        if graphs[0]:
             self._between_events(GRAPH, graphs, self._cold, MODE_SECONDS)
 
-    def samples(self, warmup: int, monitor: Monitor) -> Samples:
+    def samples(self, monitor: Monitor) -> Samples:
         states = self.readings.close()
         return Samples(
             milliseconds=self.taken,
             flush_bytes=self.flush.buffer.nbytes,
-            warmup=warmup,
+            warmup=0,
             hold_ms=self.hold_ms,
             settled=self.settled,
             late=self.late,
@@ -125,13 +132,16 @@ class _Engine:
             nulls={**self.nulls, **monitor.nulls},
         )
 
-    def _between_events(self, mode: str, functions: Functions, before: Prepare, seconds: float) -> Rounds[Sample]:
-        hold = hold_for(functions, before)
+    def _between_events(
+        self, mode: str, places: Sequence[Functions], before: Prepare, seconds: float
+    ) -> Rounds[Sample]:
+        turns = itertools.cycle(places)
+        hold = hold_for(places[0], before)
         prepare = held(hold, before)
 
         def sample(rounds: int) -> Sequence[dict[str, Sample]]:
             self.readings.tick(self._busy)
-            return sample_rounds(functions, prepare, rounds)
+            return sample_rounds(itertools.islice(turns, rounds), prepare)
 
         rounds = until_settled(sample, _milliseconds, Bounds(seconds))
         self.taken[mode], self.hold_ms[mode] = _series(rounds), hold.milliseconds
@@ -142,7 +152,7 @@ class _Engine:
 
     def _busy(self) -> None:
         for _ in range(_BUSY_ROUNDS):
-            _unsampled_round(self.functions, self.flush)
+            _unsampled_round(self.places[0], self.flush)
 
 
 @contextlib.contextmanager
@@ -157,20 +167,21 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _warm_up(functions: Functions, flush: Flush, monitor: Monitor) -> int:
+def _warm_up(places: Sequence[Functions], flush: Flush, monitor: Monitor) -> int:
     """Unsampled rounds until the device's clock has come to rest or the time is over; how many."""
     start, warmup, steady, clock = time.perf_counter(), 0, False, _clock(monitor)
     while not steady and (not warmup or time.perf_counter() - start < MOST_WARMUP_SECONDS):
-        warmup += _rounds_for(WARMUP_SECONDS, functions, flush)
+        warmup += _rounds_for(WARMUP_SECONDS, places, flush)
         before, clock = clock, _clock(monitor)
         steady = before is None or clock is None or abs(clock - before) <= _STEADY * before
     return warmup
 
 
-def _rounds_for(seconds: float, functions: Functions, flush: Flush) -> int:
-    until, rounds = time.perf_counter() + seconds, 0
-    while rounds < MIN_WARMUP or time.perf_counter() < until:
-        _unsampled_round(functions, flush)
+def _rounds_for(seconds: float, places: Sequence[Functions], flush: Flush) -> int:
+    """As many rounds as the time allows, but each place at least twice: results need their memory."""
+    until, rounds, turns = time.perf_counter() + seconds, 0, itertools.cycle(places)
+    while rounds < max(MIN_WARMUP, 2 * len(places)) or time.perf_counter() < until:
+        _unsampled_round(next(turns), flush)
         torch.cuda.synchronize()
         rounds += 1
     return rounds

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -53,9 +53,9 @@ class Hold:
         torch.cuda._sleep(int(self.milliseconds * self.cycles_per_ms))
 
 
-def sample_rounds(functions: Functions, prepare: Prepare, rounds: int) -> list[dict[str, Sample]]:
-    """Time every function once a round, in order; a drift of clocks meets all alike."""
-    return [{name: _sample(call, prepare) for name, call in functions.items()} for _ in range(rounds)]
+def sample_rounds(rounds: Iterable[Functions], prepare: Prepare) -> list[dict[str, Sample]]:
+    """Time the functions of each round once, in order; a drift of clocks meets all alike."""
+    return [{name: _sample(call, prepare) for name, call in functions.items()} for functions in rounds]
 
 
 def hold_for(functions: Functions, before: Prepare) -> Hold:
@@ -107,7 +107,7 @@ def _enqueue_ms(functions: Functions, before: Prepare) -> float:
 
 
 def _too_late(functions: Functions, before: Prepare, hold: Hold) -> bool:
-    rounds = sample_rounds(functions, held(hold, before), _TRIES)
+    rounds = sample_rounds([functions] * _TRIES, held(hold, before))
     return any(sum(each[name].late for each in rounds) > _MOST_LATE for name in functions)
 
 
@@ -118,5 +118,5 @@ def _within(milliseconds: float) -> float:
 def _cycles_per_ms() -> float:
     """How fast the counter runs that a hold waits for: on this device, at its clock of now."""
     waits = {"wait": lambda: torch.cuda._sleep(_CALIBRATION_CYCLES)}
-    first, second = (each["wait"].milliseconds for each in sample_rounds(waits, lambda _: None, 2))
+    first, second = (each["wait"].milliseconds for each in sample_rounds([waits, waits], lambda _: None))
     return _CALIBRATION_CYCLES / min(first, second)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from portkit.run.timing.events import Call, Functions
@@ -12,16 +14,17 @@ def warm(call: Call) -> None:
     call()
 
 
-def captured(functions: Functions) -> tuple[Functions, dict[str, str]]:
+def captured(places: Sequence[Functions]) -> tuple[list[Functions], dict[str, str]]:
     """Each function as a replay of a CUDA or HIP graph of it; name → why, for those that have none."""
-    graphs, nulls = {}, {}
-    for name, call in functions.items():
+    graphs: dict[str, list[Call]] = {}
+    nulls: dict[str, str] = {}
+    for name in places[0]:
         try:
-            graphs[name] = _capture(call)
+            graphs[name] = [_capture(functions[name]) for functions in places]
         except Exception as error:  # what a captured function raises is its own
             torch.cuda.synchronize()
             nulls[name] = f"its call cannot be captured in a graph: {type(error).__name__}: {_first_line(error)}"
-    return graphs, nulls
+    return [{name: replays[i] for name, replays in graphs.items()} for i in range(len(places))], nulls
 
 
 def _capture(call: Call) -> Call:

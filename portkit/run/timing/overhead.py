@@ -26,6 +26,6 @@ def event_overhead_us(flush: Flush) -> float:
     target = torch.empty_like(source)
     call = {"copy": lambda: torch.neg(source, out=target)}
     cold = held(hold_for(call, lambda _: flush()), lambda _: flush())
-    events = [each["copy"].milliseconds for each in sample_rounds(call, cold, _ROUNDS)]
-    traced = [each["copy"].milliseconds for each in trace_rounds(call, flush, _ROUNDS)]
+    events = [each["copy"].milliseconds for each in sample_rounds([call] * _ROUNDS, cold)]
+    traced = [each["copy"].milliseconds for each in trace_rounds([call] * _ROUNDS, flush)]
     return (statistics.median(events) - statistics.median(traced)) * 1e3

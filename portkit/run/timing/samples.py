@@ -25,6 +25,8 @@ class Samples:
     flush_bytes: int
     warmup: int  # rounds before the first sample
     settled: bool = False  # whether the intervals on events were narrow enough before the time limit
+    places: int = 1  # copies of the inputs, which the rounds took in turn
+    results: int = 0  # that stayed alive, so that the next lay elsewhere
     hold_ms: Mapping[str, float] = field(default_factory=dict)  # clock or mode → how long the device was held back
     late: Mapping[str, int] = field(default_factory=dict)  # function → samples on events that may hold launch gaps
     kernels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # function → kernels of each traced call
@@ -40,6 +42,8 @@ class Samples:
                 "flush_bytes": self.flush_bytes,
                 "warmup": self.warmup,
                 "settled": self.settled,
+                "places": self.places,
+                "results": self.results,
                 "hold_ms": dict(self.hold_ms),
                 "samples": {clock: _nanoseconds(series) for clock, series in self.milliseconds.items()},
                 "late": dict(self.late),
@@ -58,6 +62,8 @@ class Samples:
             flush_bytes=stored["flush_bytes"],
             warmup=stored["warmup"],
             settled=stored["settled"],
+            places=stored["places"],
+            results=stored["results"],
             hold_ms=stored["hold_ms"],
             late=stored["late"],
             kernels={name: tuple(counts) for name, counts in stored["kernels"].items()},

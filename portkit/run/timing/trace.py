@@ -13,7 +13,7 @@ Tracing is a pass of its own, since it makes launches dearer.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,20 +50,19 @@ class Activity:
     nanoseconds: int
 
 
-def trace_rounds(functions: Functions, before: Callable[[], object], rounds: int) -> list[dict[str, Traced]]:
-    """Trace every function once a round, in order.
+def trace_rounds(rounds: Sequence[Functions], before: Callable[[], object]) -> list[dict[str, Traced]]:
+    """Trace the functions of each round once, in order.
 
     Args:
-        functions: name → call; called before, so that nothing is compiled here.
+        rounds: name → call; called before, so that nothing is compiled here.
         before: cools the caches; its kernels do not count.
-        rounds: how many.
 
     Raises:
         TraceError: tracing is not to be had here, or the trace is not whole.
     """
-    activities = traced_activities(lambda: _run(functions, before, rounds))
-    calls = [_sum(each) for each in split(activities, len(functions) * rounds)]
-    return [dict(zip(functions, each, strict=True)) for each in _groups(calls, len(functions))]
+    activities = traced_activities(lambda: _run(rounds, before))
+    calls = iter(split(activities, sum(map(len, rounds))))
+    return [{name: _sum(next(calls)) for name in functions} for functions in rounds]
 
 
 def traced_activities(run: Callable[[], object]) -> list[Activity]:
@@ -102,8 +101,8 @@ def split(activities: Iterable[Activity], calls: int) -> list[list[Activity]]:
     return parts[1::2]
 
 
-def _run(functions: Functions, before: Callable[[], object], rounds: int) -> None:
-    for _, call in itertools.product(range(rounds), functions.values()):
+def _run(rounds: Sequence[Functions], before: Callable[[], object]) -> None:
+    for call in itertools.chain.from_iterable(functions.values() for functions in rounds):
         before()
         _mark()
         call()
@@ -124,10 +123,6 @@ def _activity(event: Any) -> Activity:
 
 def _sum(activities: Sequence[Activity]) -> Traced:
     return Traced(sum(each.nanoseconds for each in activities) / 1e6, len(activities))
-
-
-def _groups(calls: Sequence[Traced], size: int) -> Iterator[Sequence[Traced]]:
-    return (calls[start : start + size] for start in range(0, len(calls), size))
 
 
 def portkit_marks_a_traced_call() -> None:
