@@ -58,17 +58,27 @@ class Distance:
     @property
     def text(self) -> str:
         """In one line."""
-        what = f"{self.kernel} {'x'.join(map(str, self.shape))} {self.dtype}, {self.one} and {self.other}"
+        what = f"{self.operation}, {self.one} and {self.other}"
         if self.reason:
             return f"{what}: outputs can't be compared, {self.reason}"
-        return f"{what}: " + "; ".join(_output_text(output) for output in self.outputs)
+        return f"{what}: {self.apart}"
+
+    @property
+    def operation(self) -> str:
+        """Kernel, shape and dtype."""
+        return f"{self.kernel} {'x'.join(map(str, self.shape))} {self.dtype}"
+
+    @property
+    def apart(self) -> str:
+        """How far the outputs lie apart."""
+        return "; ".join(_output_text(output) for output in self.outputs)
 
 
 def distances(dataset: Dataset) -> tuple[Distance, ...]:
     """The distance of every run to the first of its operation with the same inputs.
 
     Operations are told apart by case, direction, shape and dtype. Runs of one host on one
-    target are not compared with each other.
+    target are not compared with each other, nor emulated runs of the same binaries.
     """
     groups: dict[tuple[Any, ...], list[Record]] = collections.defaultdict(list)
     for row in dataset.rows:
@@ -141,7 +151,7 @@ def _fp8(bits: int, mantissa_bits: int, bias: int, nan: int) -> float:
 
 
 def _pairs(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
-    """Each with the first, once a host, target, evidence and variant."""
+    """Each with the first of its variant, once an origin."""
     order = list(Evidence)
     first, *others = sorted(records, key=lambda r: (order.index(r.evidence), r.cell.target, r.cell.variant, r.run_id))
     seen = {_origin(first)}
@@ -152,7 +162,9 @@ def _pairs(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
 
 
 def _origin(record: Record) -> tuple[str, ...]:
-    return record.host_id, record.cell.target, record.evidence.value
+    """What ran: a target of a host, or emulated the binaries that several targets share."""
+    emulated = record.evidence is Evidence.EMULATED and record.keys.build_key
+    return record.host_id, emulated or record.cell.target, record.evidence.value
 
 
 def _pair(one: Record, other: Record, paths: Mapping[str, str]) -> Distance:

@@ -108,6 +108,7 @@ class ComparisonRow:
     settled: bool | None = None  # whether the intervals were narrow enough before the time limit
     functions: tuple[FunctionRow, ...] = ()  # the fused one and its baselines, where it was timed
     roofline: Roofline | None = None  # how far it is from the limits of its device
+    emulated: tuple[str, ...] = ()  # of a compiled row: shape and status of emulated rows of the very same binaries
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,11 @@ def comparison(dataset: Dataset) -> Comparison:
     """Kernels × targets with every figure, in the table's order."""
     order = _target_order(dataset)
     known = {target.name: target for target in load_catalog()}
-    made = (comparison_row(row, dataset.probes, known.get(row.record.cell.target)) for row in dataset.rows)
+    ran = _emulated_binaries(dataset.rows)
+    made = (
+        comparison_row(row, dataset.probes, known.get(row.record.cell.target), ran.get(_binaries(row.record), ()))
+        for row in dataset.rows
+    )
     rows = sorted(made, key=lambda row: _position(row, order))
     counts: dict[Evidence, collections.Counter[Status]] = {}
     for evidence in Evidence:
@@ -162,13 +167,33 @@ def comparison(dataset: Dataset) -> Comparison:
     )
 
 
-def comparison_row(row: Row, probes: Iterable[DeviceProbe] = (), target: Target | None = None) -> ComparisonRow:
+def _binaries(record: Record) -> tuple[str | None, str]:
+    return record.keys.build_key, record.cell.target
+
+
+def _emulated_binaries(rows: Iterable[Row]) -> Mapping[tuple[str | None, str], list[str]]:
+    """Binaries → shape and status of the emulated rows that ran them, all of them."""
+    found: dict[tuple[str | None, str], list[str]] = collections.defaultdict(list)
+    for record in (row.record for row in rows):
+        if record.evidence is Evidence.EMULATED and record.build and not record.build.tuning:
+            shape = "x".join(map(str, record.cell.shape))
+            found[_binaries(record)].append(f"{shape} {record.outcome.status}")
+    return found
+
+
+def comparison_row(
+    row: Row,
+    probes: Iterable[DeviceProbe] = (),
+    target: Target | None = None,
+    emulated: Iterable[str] = (),
+) -> ComparisonRow:
     """One row's figures, and for each that is None the reason.
 
     Args:
         row: the merged row.
         probes: what devices were measured to do.
         target: the row's SKU where the catalogue has it; its datasheet is the other ceiling.
+        emulated: shape and status of the emulated rows of the same binaries.
     """
     record = row.record
     figures = {
@@ -211,6 +236,7 @@ def comparison_row(row: Row, probes: Iterable[DeviceProbe] = (), target: Target 
         settled=record.timing.settled if record.timing else None,
         functions=function_rows(row),
         roofline=roofline(record, probe_of(record, probes), target, row.counters),
+        emulated=tuple(emulated) if record.evidence is Evidence.COMPILED else (),
         **figures,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -38,6 +39,25 @@ ALL = "all"
 
 T = TypeVar("T")
 Rule = TypeVar("Rule", Expectation, ExclusionRule)
+
+
+class Emulate(enum.StrEnum):
+    """For which targets the small shapes run in the instruction interpreter."""
+
+    AUTO = "auto"  # those whose GPU is not in this host
+    ALL = "all"  # those of this host, too, so that both kinds of evidence stand side by side
+    OFF = "off"
+
+    def of(self, emulatable: Iterable[str], present: Collection[str]) -> frozenset[str]:
+        """Targets that get emulated cells.
+
+        Args:
+            emulatable: whose architecture can be emulated.
+            present: of the GPUs of this host.
+        """
+        if self is Emulate.OFF:
+            return frozenset()
+        return frozenset(emulatable) - (frozenset() if self is Emulate.ALL else frozenset(present))
 
 
 @dataclass(frozen=True)
@@ -93,7 +113,8 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
     tier: str | None = None,
     targets: Selection | None = None,
     present: Sequence[str] = (),
-    emulated: Collection[str] = (),
+    emulatable: Collection[str] = (),
+    emulate: Emulate = Emulate.AUTO,
     triton: str | None = None,
     resolve: Callable[[str], str] = str,
 ) -> Plan:
@@ -112,7 +133,8 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
         tier: name of a tier; None is ``quick`` where the matrix has it, else ``full``.
         targets: what the user selected.
         present: targets of the GPUs of this host.
-        emulated: targets whose machine code is emulated, if they are chosen.
+        emulatable: targets of an architecture that the instruction interpreter knows.
+        emulate: which of them get emulated cells, if they are chosen.
         triton: version of Triton on this host; rules for other versions do not apply,
             and where it is unknown none with a range does.
         resolve: the catalogue's name of a target that is written in another way, as
@@ -131,11 +153,11 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
         for kernel in matrix.kernels
         if kernel.source.name in declarations
     ]
-    _check_rules(matrix, kernels)
+    _check_rules(matrix, kernels, emulatable)
     name = _tier(matrix, tier)
     asked = Selection(tuple(_known_as(name, known, resolve) for name in (targets or Selection()).names))
     chosen = _chosen(asked, matrix, present, known)
-    gpus = _Gpus(chosen, frozenset(present), frozenset(emulated))
+    gpus = _Gpus(chosen, frozenset(present), emulate.of(emulatable, present))
     _check_size(matrix, sum(_count(kernel, name, gpus) for kernel in kernels))
     attach = _Rules(matrix, triton)
     cells = tuple(attach(*point) for kernel in kernels for point in _points(kernel, name, gpus))
@@ -392,7 +414,7 @@ def _plan_hash(cells: Iterable[PlannedCell]) -> str:
 # Rules that select nothing
 
 
-def _check_rules(matrix: Matrix, kernels: Sequence[_Kernel]) -> None:
+def _check_rules(matrix: Matrix, kernels: Sequence[_Kernel], emulatable: Collection[str]) -> None:
     """Refuse a rule that no cell of any tier, target and evidence could meet."""
     read = {kernel.name for kernel in kernels}
     all_read = all(kernel.source.name in read for kernel in matrix.kernels)
@@ -401,7 +423,7 @@ def _check_rules(matrix: Matrix, kernels: Sequence[_Kernel]) -> None:
         # A kernel that could not be read may be the one that the rule means.
         if not (rule.select.kernel in read or (rule.select.kernel is None and all_read)):
             continue
-        if not any(_selects(rule.select, kernel, matrix.targets) for kernel in kernels):
+        if not any(_selects(rule.select, kernel, matrix.targets, emulatable) for kernel in kernels):
             raise MatrixError(
                 "the rule selects no cell of the whole matrix",
                 place=rule.place,
@@ -409,13 +431,13 @@ def _check_rules(matrix: Matrix, kernels: Sequence[_Kernel]) -> None:
             )
 
 
-def _selects(select: Selector, kernel: _Kernel, targets: Sequence[str]) -> bool:
+def _selects(select: Selector, kernel: _Kernel, targets: Sequence[str], emulatable: Collection[str]) -> bool:
     gpu = Evidence.COMPILED, Evidence.MEASURED
     first_variants = {grid.variants[0] for grid in kernel.tiers.values()}
     small = replace(kernel.whole, shapes=kernel.small_shapes, variants=tuple(first_variants))
     return select.kernel in (None, kernel.name) and (
         _within(select, targets, gpu, kernel.whole)
-        or _within(select, targets, [Evidence.EMULATED], small)
+        or _within(select, [name for name in targets if name in emulatable], [Evidence.EMULATED], small)
         or _within(select, [INTERPRETER], [Evidence.INTERPRETED], small)
     )
 

@@ -18,13 +18,12 @@ import pytest
 from portkit.errors import PortkitError
 from portkit.model import Evidence, PlannedCell, Record
 from portkit.plan.baselines import parse_baselines
-from portkit.plan.expand import Selection
+from portkit.plan.expand import Emulate, Selection
 from portkit.pytest_plugin import pytest_benchmark
 from portkit.pytest_plugin.display import make_display
 from portkit.run.benchmark import Choices, Prepared, Run, default_limits, prepare
 from portkit.run.counters.taking import Choice
 from portkit.run.devices import parse_devices
-from portkit.run.emulating import Emulate
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Limits
 from portkit.run.limits import check_seconds, parse_memory, parse_stages

@@ -112,8 +112,12 @@ def _nonfinite(comparison: Comparison) -> list[str]:
 
 
 def _distances(comparison: Comparison) -> Iterable[str]:
-    """How far outputs lie apart; those that can't be compared only by their number."""
-    yield from (found.text for found in comparison.distances if found.outputs)
+    """How far outputs lie apart, in one line where several are alike; those that can't be compared by their number."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for found in comparison.distances:
+        if found.outputs:
+            alike.setdefault((found.operation, found.one, found.apart), []).append(found.other)
+    yield from (f"{what}, {one} and {', '.join(others)}: {apart}" for (what, one, apart), others in alike.items())
     reasons = [found.reason for found in comparison.distances if found.reason]
     if reasons:
         yield f"pairs of runs whose outputs can't be compared: {len(reasons)} ({reasons[0]})"
@@ -172,6 +176,8 @@ def _evidence(row: ComparisonRow, notes: Notes) -> str:
 
 def _status(row: ComparisonRow, notes: Notes) -> str:
     mark = notes.mark(row.cause) if row.cause else ""
+    if row.emulated:
+        mark += notes.mark(f"these very binaries, emulated: {', '.join(row.emulated)}")
     return row.status.value + (" (expected)" if row.expected and not row.status.good else "") + mark
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,12 +38,11 @@ from portkit.model import (
 )
 from portkit.plan.baselines import baselines_of
 from portkit.plan.cases import Introspection, introspect
-from portkit.plan.expand import Selection, default_tier, expand
+from portkit.plan.expand import Emulate, Selection, default_tier, expand
 from portkit.plan.matrix import check_kernel_files, read_matrix
 from portkit.run.counters.counting import FUNCTIONS
 from portkit.run.counters.taking import COUNTERS_OPTION, Choice, Counting, is_counted, open_profiler, take_counters
 from portkit.run.devices import choose_devices, measured_devices
-from portkit.run.emulating import Emulate, emulated_targets
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Job, Limits, Watch
 from portkit.run.limits import check_seconds, default_memory
@@ -120,11 +119,19 @@ def prepare(
             tier=tier,
             targets=selection,
             present=present,
-            emulated=emulated_targets(emulate, targets, present),
+            emulatable=_emulatable(targets.values()),
+            emulate=emulate,
             triton=introspection.host.triton,
             resolve=lambda name: catalog.get(name).name,
         )
     return Prepared(matrix, plan, introspection, targets)
+
+
+def _emulatable(targets: Iterable[Target]) -> tuple[str, ...]:
+    """Targets whose machine code the instruction interpreter runs."""
+    from portkit.emulate.amdgcn.architecture import ARCHITECTURES  # noqa: PLC0415 (loads NumPy)
+
+    return tuple(target.name for target in targets if target.architecture.name in ARCHITECTURES)
 
 
 @dataclass(frozen=True)

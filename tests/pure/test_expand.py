@@ -14,7 +14,7 @@ from portkit.model import (
     Selector,
     Status,
 )
-from portkit.plan.expand import Selection, default_tier, expand
+from portkit.plan.expand import Emulate, Selection, default_tier, expand
 
 KNOWN = ("h200", "l4", "mi300x", "gfx1032")
 
@@ -201,6 +201,41 @@ def test_hash_follows_labels_and_rules():
     assert expand(matrix(expectations=(moved,)), CASES, KNOWN).plan_hash == ruled
 
 
+EMULATED = [
+    "softmax[mi300x-2x8-float32-w8-emulated]",
+    "softmax[interpreter-2x8-float32-w8-interpreted]",
+    "softmax[mi300x-1x8-float32-w8-emulated]",
+    "softmax[interpreter-1x8-float32-w8-interpreted]",
+]
+
+
+def small(plan):
+    return [label for label in labels(plan) if "compiled" not in label and "measured" not in label]
+
+
+def test_targets_without_a_gpu_run_small_shapes_emulated():
+    plan = expand(matrix({"softmax": ONE}), CASES, KNOWN, emulatable=["mi300x", "gfx942"])
+    assert small(plan) == EMULATED
+    assert small(expand(matrix({"softmax": ONE}), CASES, KNOWN)) == EMULATED[1::2]
+
+
+@pytest.mark.parametrize(("choice", "emulated"), [("auto", []), ("off", []), ("all", EMULATED[::2])])
+def test_a_target_whose_gpu_is_there_is_emulated_where_asked(choice, emulated):
+    choices = {"emulatable": ["mi300x"], "emulate": Emulate(choice), "targets": Selection(("mi300x",))}
+    plan = expand(matrix({"softmax": ONE}), CASES, KNOWN, present=["mi300x"], **choices)
+    assert small(plan) == emulated
+    assert "softmax[mi300x-8x8-float32-w8-measured]" in labels(plan)
+
+
+def test_rules_on_emulated_cells():
+    why = Expectation(Selector(evidence=Evidence.EMULATED, shape=(1, 8)), Status.UNSUPPORTED, "why", "matrix.yaml:20")
+    ruled = matrix({"softmax": ONE}, expectations=(why,))
+    plan = expand(ruled, CASES, KNOWN, emulatable=["mi300x"])
+    assert [planned.cell.shape for planned in plan.cells if planned.expectation] == [(1, 8)]
+    switched_off = expand(ruled, CASES, KNOWN, emulatable=["mi300x"], emulate=Emulate.OFF)
+    assert not any(planned.expectation for planned in switched_off.cells)
+
+
 def test_kernel_without_declaration_gets_no_cell():
     rule = Expectation(Selector(variant="w99"), Status.TIMEOUT, "of the broken kernel, maybe", "matrix.yaml:20")
     plan = expand(matrix({"softmax": ONE, "broken": Axes()}, expectations=(rule,)), CASES, KNOWN)
@@ -254,6 +289,12 @@ REFUSED = {
     "rule's shape is a small one": (gap(target="h200", shape=(2, 8)), "matrix.yaml:20", "no cell", "together"),
     "rule of another Triton": (gap(variant="w16", triton="<3"), "matrix.yaml:20", "selects no cell", "variant 'w16'"),
     "rule's evidence": (gap(target="h200", evidence=Evidence.INTERPRETED), "matrix.yaml:20", "no cell", "together"),
+    "rule on a target that is never emulated": (
+        gap(target="h200", evidence=Evidence.EMULATED),
+        "matrix.yaml:20",
+        "no cell",
+        "together",
+    ),
     "interpreter runs the first variant": (gap(target="interpreter", variant="w8"), "matrix.yaml:20", "no cell", "all"),
 }
 
@@ -261,7 +302,7 @@ REFUSED = {
 @pytest.mark.parametrize(("changes", "place", "message", "remedy"), REFUSED.values(), ids=REFUSED)
 def test_refused(changes, place, message, remedy):
     with pytest.raises(MatrixError) as caught:
-        expand(matrix(**changes), CASES, KNOWN)
+        expand(matrix(**changes), CASES, KNOWN, emulatable=["mi300x"])
     assert caught.value.place == place
     assert message in caught.value.message
     assert remedy in caught.value.remedy

@@ -102,6 +102,28 @@ def test_what_an_autotuner_may_choose_is_a_range():
     assert "cfg" not in render(comparison(dataset(record())), "github")
 
 
+def test_a_compiled_row_shows_the_verdict_on_its_very_binaries():
+    ran = record(Evidence.EMULATED, target="mi300x", shape=(2, 8), verdict=verdict(), build=build(launch()))
+    other = dataclasses.replace(ran.build, build_key="other")
+    rows = comparison(dataset(record(target="mi300x"), record(target="h200"), ran)).rows
+    assert [row.emulated for row in rows if row.target == "h200"] == [()]
+    (shown,) = (row for row in rows if row.evidence is Evidence.COMPILED and row.target == "mi300x")
+    assert shown.emulated == ("2x8 passed",)
+    assert "these very binaries, emulated: 2x8 passed" in render(
+        comparison(dataset(record(target="mi300x"), ran)), "plain"
+    )
+    differs = record(Evidence.EMULATED, target="mi300x", shape=(2, 8), verdict=verdict(), build=other)
+    assert all(row.emulated == () for row in comparison(dataset(record(target="mi300x"), differs)).rows)
+
+
+def test_an_emulated_row_has_registers_and_an_error_and_no_time():
+    (shown,) = table(record(Evidence.EMULATED, target="mi300x", verdict=verdict(1e-7, 1e-6)))
+    assert (shown["registers /thread"], shown["error ÷ limit"], shown["time ms events"]) == ("32", "0.10", "–")
+    text = render(comparison(dataset(record(Evidence.EMULATED, target="mi300x", verdict=verdict()))), "github")
+    assert "emulated: its machine code ran in the instruction interpreter: right or wrong, no time." in text
+    assert "No row here was run on an AMD GPU." in text
+
+
 def test_a_compiled_row_has_no_time_and_an_interpreted_row_no_registers():
     compiled, interpreted = table(record(), record(Evidence.INTERPRETED, target=INTERPRETER))
     for head in ("time ms events", "× vs eager events", "share of it %", "error ÷ limit"):

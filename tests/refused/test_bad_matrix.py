@@ -129,10 +129,10 @@ VALUES = {
     "any version": (rule("triton: '', status: timeout, reason: x"), "6: expect[0].triton", "no range of", "'<3.7'"),
     "empty range": (rule("triton: '>=3.8,<3.7', reason: x", "exclude"), "6: exclude[0].triton", "no version", "'<3.7'"),
     "evidence that no plan has": (
-        rule("evidence: emulated, reason: x", "exclude"),
+        rule("evidence: simulated, reason: x", "exclude"),
         "6: exclude[0].evidence",
-        "unknown evidence 'emulated'",
-        "compiled",
+        "unknown evidence 'simulated'",
+        "emulated",
     ),
     "long reason": (
         rule(f"kernel: gelu, status: timeout, reason: {'why ' * 126}"),
