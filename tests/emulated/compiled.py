@@ -32,7 +32,7 @@ class Built:
         return done
 
 
-def build(kernel, architecture, signature, constants, *, waves=4, aligned=True, **options) -> Built:
+def build(kernel, architecture, signature, constants, *, waves=4, aligned=True, ranged=True, **options) -> Built:
     """Compile for an architecture.
 
     Args:
@@ -42,20 +42,23 @@ def build(kernel, architecture, signature, constants, *, waves=4, aligned=True, 
         constants: constexpr arguments.
         waves: Triton's num_warps.
         aligned: whether integers are multiples of 16, as the launcher would find them.
+        ranged: whether pointers are known to span less than 2 GiB, which makes buffer instructions of accesses.
         options: more of Triton's, such as num_stages.
     """
     types = {name: signature.get(name, "constexpr") for name in kernel.arg_names}
-    attributes = {(place,): _attributes(kind, architecture, aligned) for place, kind in enumerate(types.values())}
+    attributes = {
+        (place,): _attributes(kind, architecture, aligned, ranged) for place, kind in enumerate(types.values())
+    }
     source = ASTSource(kernel, types, constexprs=constants, attrs={k: v for k, v in attributes.items() if v})
     target = GPUTarget("hip", architecture, WAVE_SIZE[architecture[:4]])
     built = triton.compile(source, target=target, options={"num_warps": waves, **options})
     return Built(built.asm["amdgcn"], architecture, waves, built.metadata.shared)
 
 
-def _attributes(kind, architecture, aligned):
+def _attributes(kind, architecture, aligned, ranged):
     """What the launch path would find out about an argument."""
     if kind.startswith("*"):
-        range_ = [["tt.pointer_range", 32]] if architecture.startswith("gfx9") else []
+        range_ = [["tt.pointer_range", 32]] if ranged and architecture.startswith("gfx9") else []
         return [["tt.divisibility", 16], *range_]
     return [["tt.divisibility", 16]] if aligned and kind == "i32" else []
 

@@ -45,7 +45,6 @@ class Options:
     budget: int = 2_000_000_000  # lane-instructions of a launch
     poison: int = POISON  # word of what nothing wrote
     lanes_at_once: int = 4096  # of whole workgroups that run in one chunk
-    check: bool = True  # watch every access, see portkit.emulate.core.checker
 
 
 @dataclass(frozen=True)

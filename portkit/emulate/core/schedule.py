@@ -30,9 +30,9 @@ class Order(enum.StrEnum):
 class Schedule:
     """Picks the group of waves that runs next.
 
-    ``patience`` is the number of picks after which CONVERGED takes the most advanced group instead of the
-    least advanced one, once, and the other orders the last wave instead of the first: waves that spin must
-    not starve the one that they wait for.
+    ``patience`` is the number of picks after which the most advanced waves run instead of the least advanced
+    ones, once, and in turns with that the last wave of a workgroup instead of the first: waves that spin on a
+    lock must not starve its holder.
     """
 
     order: Order = Order.CONVERGED
@@ -64,15 +64,14 @@ class Schedule:
 
     def _one_wave_a_group(self, ready: NDArray[np.bool_], pc: NDArray[np.int64], per_group: int) -> NDArray[np.bool_]:
         rank = self._ranks(ready.size, per_group)
-        if self.order is not Order.SEEDED and not self.picks % self.patience:
-            rank = per_group - 1 - rank
         rank[~ready] = np.iinfo(np.int64).max
         by_group = rank.reshape(-1, per_group)
         first = (by_group == by_group.min(axis=1, keepdims=True)).reshape(-1) & ready
-        return first & (pc == pc[first].min())
+        return self._by_counter(first, pc)
 
     def _ranks(self, waves: int, per_group: int) -> NDArray[np.int64]:
         if self.order is Order.SEEDED:
             return self._random.permutation(waves).astype(np.int64)
         ranks: NDArray[np.int64] = np.arange(waves, dtype=np.int64) % per_group
-        return per_group - 1 - ranks if self.order is Order.REVERSE else ranks
+        turned = self.picks % self.patience == self.patience // 2
+        return per_group - 1 - ranks if (self.order is Order.REVERSE) != turned else ranks

@@ -13,6 +13,8 @@ in between; float64 matrices are summed likewise. xf32 operands are cut to 10 bi
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -51,8 +53,6 @@ _RDNA3 = frozenset({Generation.RDNA3})
 _RDNA4 = frozenset({Generation.RDNA4})
 
 _TOP_NINETEEN = np.uint32(0xFFFF_E000)
-_SMALLEST_NORMAL_HALF = np.float64(2.0**-14)
-_SMALLEST_NORMAL = np.float64(2.0**-126)
 
 
 # -- elements
@@ -60,49 +60,66 @@ _SMALLEST_NORMAL = np.float64(2.0**-126)
 
 @dataclass(frozen=True)
 class Elements:
-    """How words of a register become numbers."""
+    """How words of a register become numbers: first parted, then valued, so that parts are moved while small."""
 
     bits: int
-    decode: Callable[[Array], Array]  # words [..., registers] → float64 [..., elements]
+    part: Callable[[Array], Array]  # words [..., registers] → codes [..., elements]
+    value: Callable[[Array], Array]  # codes of any shape → float64 of that shape, contiguous
     chunks: int = 1  # runs of consecutive K that a lane holds, where it holds more than one
-    smallest_normal: np.float64 | None = None  # of 16-bit floats: below, CDNA2 takes operands for zeros
+    smallest_normal: float | None = None  # of 16-bit floats: below, CDNA2 takes operands for zeros
 
 
 def _viewed(dtype: str) -> Callable[[Array], Array]:
-    return lambda words: words.view(dtype).astype(np.float64)
+    return lambda words: words.view(dtype)
 
 
-def _bf16(words: Array) -> Array:
-    return bf16_to_f32(words.view(np.uint16)).astype(np.float64)
+def _widened(codes: Array) -> Array:
+    return codes.astype(np.float64, order="C")
 
 
-def _xf32(words: Array) -> Array:
-    return (words & _TOP_NINETEEN).view(np.float32).astype(np.float64)
+def _looked_up(table: Callable[[], Array]) -> Callable[[Array], Array]:
+    """Values by a table, which is made when it is first needed."""
+    return lambda codes: table().take(codes)
 
 
-def _nibbles(signed: bool) -> Callable[[Array], Array]:
-    def decode(words: Array) -> Array:
-        codes = unpack(words, 4).astype(np.float64)
-        return np.where(codes > 7, codes - 16, codes) if signed else codes
+@functools.cache
+def _half_table() -> Array:
+    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
 
-    return decode
+
+@functools.cache
+def _bfloat_table() -> Array:
+    return bf16_to_f32(np.arange(1 << 16, dtype=np.uint32)).astype(np.float64)
+
+
+def _cut(words: Array) -> Array:
+    return (words & _TOP_NINETEEN).view(np.float32)
+
+
+def _signed_nibbles(words: Array) -> Array:
+    codes = unpack(words, 4).astype(np.int8)
+    return np.where(codes > 7, codes - 16, codes)
+
+
+def _nibbles(words: Array) -> Array:
+    return unpack(words, 4)
 
 
 def _small(kind: SmallFloat, chunks: int = 1) -> Elements:
     table = kind.table.astype(np.float64)
-    return Elements(kind.bits, lambda words: table[unpack(words, kind.bits)], chunks)
+    return Elements(kind.bits, lambda words: unpack(words, kind.bits), table.take, chunks)
 
 
 _PLAIN = {
-    "f64": Elements(64, _viewed("f8")),
-    "f32": Elements(32, _viewed("f4")),
-    "xf32": Elements(32, _xf32),
-    "f16": Elements(16, _viewed("f2"), smallest_normal=_SMALLEST_NORMAL_HALF),
-    "bf16": Elements(16, _bf16, smallest_normal=_SMALLEST_NORMAL),
-    "i8": Elements(8, _viewed("i1")),
-    "u8": Elements(8, _viewed("u1")),
-    "i4": Elements(4, _nibbles(signed=True)),
-    "u4": Elements(4, _nibbles(signed=False)),
+    "f64": Elements(64, _viewed("f8"), _widened),
+    "f32": Elements(32, _viewed("f4"), _widened),
+    "xf32": Elements(32, _cut, _widened),
+    "f16": Elements(16, _viewed("u2"), _looked_up(_half_table), smallest_normal=2.0**-14),
+    "bf16": Elements(16, _viewed("u2"), _looked_up(_bfloat_table), smallest_normal=2.0**-126),
+    "i8": Elements(8, _viewed("i1"), _widened),
+    "u8": Elements(8, _viewed("u1"), _widened),
+    "i4": Elements(4, _signed_nibbles, _widened),
+    "u4": Elements(4, _nibbles, _widened),
 }
 
 _EIGHT_BITS = {
@@ -155,27 +172,31 @@ class Layout:
         lanes = self.lanes // 2 if self.duplicated else self.lanes
         return self.rows * self.depth * self.blocks // lanes * bits // 32
 
-    def operand(self, values: Array, chunks: int) -> Array:
-        """``[waves, lanes, elements]`` as ``[waves, blocks, row or column, depth]``."""
-        waves, lanes, count = values.shape
+    def operand(self, codes: Array, elements: Elements) -> Array:
+        """``[waves, lanes, elements]`` as values ``[waves, blocks, row or column, depth]``."""
+        waves, lanes, count = codes.shape
         groups = lanes // (self.blocks * self.rows)
-        parts = values.reshape(waves, groups, self.blocks, self.rows, chunks, count // chunks)
-        return parts.transpose(0, 2, 3, 4, 1, 5).reshape(waves, self.blocks, self.rows, self.depth)
+        parts = codes.reshape(waves, groups, self.blocks, self.rows, elements.chunks, count // elements.chunks)
+        values = elements.value(parts.transpose(0, 2, 3, 4, 1, 5))
+        return values.reshape(waves, self.blocks, self.rows, self.depth)
 
-    def result(self, product: Array) -> Array:
-        """``[waves, blocks, row, column]`` as ``[elements, waves, lanes]``."""
+    def result(self, product: Array) -> list[Array]:
+        """``[waves, blocks, row, column]`` as one array ``[waves, lanes]`` an element."""
         waves = product.shape[0]
         side = self.blocks if self.rows == 4 else 1  # blocks of four rows lie in lanes, others in registers
         groups = self.lanes // (self.columns * side)
         over = self.rows // (groups * self.run)
         parts = product.reshape(waves, self.blocks // side, side, over, groups, self.run, self.columns)
-        return parts.transpose(1, 3, 5, 0, 4, 2, 6).reshape(self.results, waves, self.lanes)
+        places = itertools.product(range(self.blocks // side), range(over), range(self.run))
+        return [
+            parts[:, block, :, rows, :, row].swapaxes(1, 2).reshape(waves, self.lanes) for block, rows, row in places
+        ]
 
 
 # -- accumulators
 
-Values: TypeAlias = Array
-"""C and D: ``[elements, waves, lanes]``, float64; int64 for integers."""
+Values: TypeAlias = list[Array]
+"""C and D: one array ``[waves, lanes]`` an element, of float64, or int64 for integers."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +204,7 @@ class Accumulator:
     """How C and D lie in registers: ``registers`` of them hold ``results`` values."""
 
     registers: int
+    results: int
     kind: Type
     read: Callable[[Machine, int], Values]
     write: Callable[[Machine, int, Values], None]
@@ -190,10 +212,10 @@ class Accumulator:
 
     def addend(self, decoder: Decoder, text: str) -> Callable[[Machine], Values]:
         """C: registers, or a constant for all."""
-        wide = np.int64 if self.kind is Type.I32 else np.float64
         if is_constant(text):
-            value = self._constant(text)
-            return lambda machine: wide(value)
+            wide = np.int64 if self.kind is Type.I32 else np.float64
+            values: Values = [np.asarray(wide(self._constant(text)))] * self.results
+            return lambda machine: values
         first = decoder.vector_indices(text, self.registers, write=False)
         return lambda machine: self.read(machine, first)
 
@@ -203,32 +225,32 @@ class Accumulator:
 
 
 def _words(count: int, kind: Type) -> Accumulator:
-    """One register a value."""
-    wide = np.int64 if kind is Type.I32 else np.float64
+    """One register a value. Float32 is widened when it is added."""
 
     def read(machine: Machine, first: int) -> Values:
-        return np.stack([machine.read_vector(first + n, kind) for n in range(count)]).astype(wide)
+        return [machine.read_vector(first + n, kind) for n in range(count)]
 
     def write(machine: Machine, first: int, values: Values) -> None:
-        for number, value in enumerate(values.astype(kind.dtype)):
+        for number, value in enumerate(values):
             machine.write_every_lane(first + number, value, kind)
 
-    return Accumulator(count, kind, read, write)
+    return Accumulator(count, count, kind, read, write)
 
 
 def _doubles(count: int) -> Accumulator:
     """Two registers a value."""
 
     def read(machine: Machine, first: int) -> Values:
-        words = np.stack([machine.read_vector(first + n) for n in range(2 * count)], axis=-1)
-        return np.moveaxis(words.view(np.float64), -1, 0)
+        pairs = [[machine.read_vector(first + 2 * n + half) for half in (0, 1)] for n in range(count)]
+        return [np.stack(pair, axis=-1).view(np.float64)[..., 0] for pair in pairs]
 
     def write(machine: Machine, first: int, values: Values) -> None:
-        words = np.ascontiguousarray(np.moveaxis(values, 0, -1)).view(np.uint32)
-        for number in range(2 * count):
-            machine.write_every_lane(first + number, words[..., number])
+        for number, value in enumerate(values):
+            words = np.ascontiguousarray(value)[..., None].view(np.uint32)
+            for half in (0, 1):
+                machine.write_every_lane(first + 2 * number + half, words[..., half])
 
-    return Accumulator(2 * count, Type.F64, read, write)
+    return Accumulator(2 * count, count, Type.F64, read, write)
 
 
 def _from_bits(kind: Type, bits: Array) -> Array:
@@ -248,15 +270,15 @@ def _halves(count: int, kind: Type, high: int) -> Accumulator:
     shift, kept = np.uint32(16 * high), np.uint32(0x0000_FFFF if high else 0xFFFF_0000)
 
     def read(machine: Machine, first: int) -> Values:
-        words = np.stack([machine.read_vector(first + n) for n in range(count)])
-        return _from_bits(kind, words >> shift & np.uint32(0xFFFF))
+        words = [machine.read_vector(first + n) for n in range(count)]
+        return [_from_bits(kind, word >> shift & np.uint32(0xFFFF)) for word in words]
 
     def write(machine: Machine, first: int, values: Values) -> None:
-        for number, bits in enumerate(_to_bits(kind, values)):
+        for number, value in enumerate(values):
             old = machine.read_vector(first + number) & kept
-            machine.write_every_lane(first + number, old | bits << shift)
+            machine.write_every_lane(first + number, old | _to_bits(kind, value) << shift)
 
-    return Accumulator(count, kind, read, write, keeps=True)
+    return Accumulator(count, count, kind, read, write, keeps=True)
 
 
 def _packed(count: int, kind: Type) -> Accumulator:
@@ -265,14 +287,14 @@ def _packed(count: int, kind: Type) -> Accumulator:
     def read(machine: Machine, first: int) -> Values:
         words = [machine.read_vector(first + n) for n in range(count // 2)]
         bits = [part for word in words for part in (word & np.uint32(0xFFFF), word >> np.uint32(16))]
-        return _from_bits(kind, np.stack(bits))
+        return [_from_bits(kind, part) for part in bits]
 
     def write(machine: Machine, first: int, values: Values) -> None:
-        bits = _to_bits(kind, values)
+        bits = [_to_bits(kind, value) for value in values]
         for number in range(count // 2):
             machine.write_every_lane(first + number, bits[2 * number] | bits[2 * number + 1] << np.uint32(16))
 
-    return Accumulator(count // 2, kind, read, write)
+    return Accumulator(count // 2, count, kind, read, write)
 
 
 # -- steps
@@ -290,10 +312,10 @@ def _operand(decoder: Decoder, text: str, layout: Layout, elements: Elements) ->
         words = np.stack([machine.read_vector(first + n) for n in range(count)], axis=-1)
         if layout.duplicated:
             words = _lower_half(decoder, machine, text, words)
-        values = elements.decode(np.ascontiguousarray(words))
+        values = layout.operand(elements.part(np.ascontiguousarray(words)), elements)
         if flushing is not None:
             values = np.where(np.abs(values) < flushing, np.copysign(0.0, values), values)
-        return layout.operand(values, elements.chunks)
+        return values
 
     return read
 
@@ -328,7 +350,7 @@ def _multiply(decoder: Decoder, layout: Layout, a: Operand, b: Operand, into: Ac
 
     def step(machine: Machine) -> None:
         product = layout.result(np.matmul(a(machine), b(machine).swapaxes(2, 3)))
-        into.write(machine, first, finish(product, addend(machine)))
+        into.write(machine, first, [finish(*pair) for pair in zip(product, addend(machine), strict=True)])
 
     if decoder.architecture.generation not in RDNA:
         return step
@@ -340,7 +362,7 @@ def _multiply(decoder: Decoder, layout: Layout, a: Operand, b: Operand, into: Ac
     return whole
 
 
-def _finish(decoder: Decoder, into: Accumulator) -> Callable[[Array, Values], Values]:
+def _finish(decoder: Decoder, into: Accumulator) -> Callable[[Array, Array], Array]:
     """Sum of product and addend."""
     if into.kind is not Type.I32:
         return lambda product, addend: product + addend
@@ -357,7 +379,7 @@ def _flushed_result(into: Accumulator) -> Accumulator:
     """Sums of 16-bit operands on CDNA2, whose denormals become zeros."""
 
     def write(machine: Machine, first: int, values: Values) -> None:
-        into.write(machine, first, flush(values.astype(np.float32)))
+        into.write(machine, first, [flush(value.astype(np.float32)) for value in values])
 
     return replace(into, write=write)
 
