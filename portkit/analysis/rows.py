@@ -174,7 +174,7 @@ def _binaries(record: Record) -> tuple[str | None, str]:
 def _emulated_binaries(rows: Iterable[Row]) -> Mapping[tuple[str | None, str], list[str]]:
     """Binaries → shape and status of the emulated rows that ran them, all of them."""
     found: dict[tuple[str | None, str], list[str]] = collections.defaultdict(list)
-    for record in (row.record for row in rows):
+    for record in sorted((row.record for row in rows), key=lambda record: record.cell.shape):
         if record.evidence is Evidence.EMULATED and record.build and not record.build.tuning:
             shape = "x".join(map(str, record.cell.shape))
             found[_binaries(record)].append(f"{shape} {record.outcome.status}")
