@@ -94,9 +94,7 @@ def test_add_rms_norm(architecture, form):
     names = module._add_rms_norm.arg_names
     pointers = {name: kind for name in names if name.endswith("_ptr")}
     numbers = {name: "fp32" if name == "eps" else "i32" for name in names if name not in pointers and name != "BLOCK"}
-    kernel = build(
-        module._add_rms_norm, architecture, {**pointers, **numbers}, {"BLOCK": 1024}, waves=8, aligned=False
-    )
+    kernel = build(module._add_rms_norm, architecture, {**pointers, **numbers}, {"BLOCK": 1024}, waves=8, aligned=False)
     kernel.passes((rows,), x, residual, weight, y, h, hidden, hidden, hidden, epsilon)
     total = form.load(x) + form.load(residual)
     scale = 1 / np.sqrt(np.mean(total**2, axis=1, keepdims=True) + epsilon)
