@@ -14,7 +14,6 @@ in between; float64 matrices are summed likewise. xf32 operands are cut to 10 bi
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -187,10 +186,7 @@ class Layout:
         groups = self.lanes // (self.columns * side)
         over = self.rows // (groups * self.run)
         parts = product.reshape(waves, self.blocks // side, side, over, groups, self.run, self.columns)
-        places = itertools.product(range(self.blocks // side), range(over), range(self.run))
-        return [
-            parts[:, block, :, rows, :, row].swapaxes(1, 2).reshape(waves, self.lanes) for block, rows, row in places
-        ]
+        return list(parts.transpose(1, 3, 5, 0, 4, 2, 6).reshape(self.results, waves, self.lanes))
 
 
 # -- accumulators
