@@ -34,7 +34,7 @@ def quoted(text: str, merged: Comparison) -> str:
 
     def quote(found: re.Match[str]) -> str:
         part = choose(merged, [found[2]], found[3].split(","))
-        return f"{found[1]}```\n{tables(part)}\n```\n{found[4]}"
+        return f"{found[1]}```\n{tables(part)}\n```\n{found[5]}"
 
     return QUOTE.sub(quote, text)
 
