@@ -3,7 +3,7 @@
 The families are those of :data:`portkit.model.FAMILIES`, made from the case's own inputs
 by exact operations, so that every host has the same bits. They run on a small shape of
 the case: on a device that whose last axis is nearest to the cell's, since the last axis
-decides the code; in the interpreter the smallest, since time is short there. Cells that
+decides the code; interpreted and emulated the smallest, since time is short there. Cells that
 share it share the result.
 
 The check is that of :mod:`portkit.run.verify`, with three differences:

@@ -91,21 +91,37 @@ def test_one_run_of_the_matrix(project):
         [
             "*matrix.yaml::double[[]h200-1000-float32-w4-compiled[]] PASSED*",
             "*matrix.yaml::double[[]mi300x-1000-float32-w4-compiled[]] PASSED*",
+            "*matrix.yaml::double[[]mi300x-100-float32-w4-emulated[]] PASSED*",
             "*matrix.yaml::double[[]interpreter-100-float32-w4-interpreted[]] PASSED*",
-            "report: reports/local/*.jsonl (4 of 4 cells)",
+            "report: reports/local/*.jsonl (6 of 6 cells)",
             "next:   portkit merge reports/local/*.jsonl",
         ]
     )
     result.stdout.no_fnmatch_line("*test_other*")
     header, *records, end = lines(project)
-    assert (header["kind"], header["cells"], end["kind"], end["records"]) == ("header", 4, "end", 4)
-    by_target = {record["cell"]["target"]: record for record in records}
+    assert (header["kind"], header["cells"], end["kind"], end["records"]) == ("header", 6, "end", 6)
+    emulated = {record["cell"]["target"]: record for record in records if record["evidence"] == "emulated"}
+    by_target = {record["cell"]["target"]: record for record in records if record["evidence"] != "emulated"}
     assert by_target["h200"]["build"]["launches"][0]["resources"]["warp_size"] == 32
     assert by_target["mi300x"]["build"]["launches"][0]["resources"]["warp_size"] == 64
     assert by_target["h200"]["timing"] is None
     assert "not run" in by_target["h200"]["nulls"]["timing"]
     assert by_target["interpreter"]["build"] is None
     assert by_target["interpreter"]["verdict"]["outputs"][0]["fused_error"] == 0.0
+    assert list(emulated) == ["mi300x", "rx7900xtx"]
+    for record in emulated.values():
+        assert record["verdict"]["outputs"][0]["fused_error"] == 0.0
+        assert record["verdict"]["output_hash"] == by_target["interpreter"]["verdict"]["output_hash"]
+        assert record["build"]["launches"][0]["resources"]["registers_per_thread"] > 0
+
+
+def test_emulation_is_a_choice_and_has_rules_of_its_own(project):
+    result = benchmark(project, "--portkit-target", "mi300x", "--portkit-emulate", "off")
+    result.assert_outcomes(passed=1)
+    rule = "exclude:\n  - {target: mi300x, evidence: emulated, reason: for speed}\n"
+    project.path.joinpath("matrix.yaml").write_text(MATRIX + rule)
+    result = benchmark(project, "-k", "emulated", "--portkit-report", "other")
+    result.assert_outcomes(passed=1, skipped=1, deselected=4)
 
 
 def test_plain_pytest_collects_the_tests(project):
@@ -117,7 +133,7 @@ def test_plain_pytest_collects_the_tests(project):
 
 def test_limits_of_the_target_and_what_fails_do_not_hide_the_rest(project):
     result = benchmark(project, "--portkit-tier", "full", "--portkit-target", "h200,mi300x")
-    result.assert_outcomes(passed=3, failed=1)
+    result.assert_outcomes(passed=4, failed=1)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*out_of_resources (limits): threads 2048 > 1024*"])
     assert lines(project)[-1]["exit"] == "complete"
@@ -152,7 +168,7 @@ def test_excluded_cells_are_skipped_and_recorded(project):
 
 def test_a_selection_by_keyword_and_by_node_id(project):
     result = benchmark(project, "-k", "mi300x")
-    result.assert_outcomes(passed=1, deselected=3)
+    result.assert_outcomes(passed=2, deselected=4)
     result = benchmark(project, "matrix.yaml::double[h200-1000-float32-w4-compiled]")
     result.assert_outcomes(passed=1)
 
