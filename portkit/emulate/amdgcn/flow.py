@@ -1,0 +1,46 @@
+"""What holds at the start of each block of a program, whichever way waves came there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from portkit.emulate.amdgcn.execute import Block, Code
+from portkit.emulate.amdgcn.isa.control import CONDITIONS, ends_block
+from portkit.emulate.amdgcn.isa.registry import base_name
+
+State = TypeVar("State")
+
+
+def successors(code: Code, block: Block) -> Iterable[int]:
+    """First instructions of the blocks that may come next."""
+    last = code.compiled[block.after - 1].instruction
+    name = base_name(last.mnemonic)
+    if name in CONDITIONS or name == "s_branch":
+        yield from (code.program.labels[item] for item in last.operands if item in code.program.labels)
+    if (not ends_block(last) or name not in {"s_branch", "s_endpgm", "s_trap"}) and block.after in code.blocks:
+        yield block.after
+
+
+def solve(
+    code: Code, start: State, through: Callable[[Block, State], State], join: Callable[[State, State], State]
+) -> dict[int, State]:
+    """State at the start of every block that can be reached.
+
+    Args:
+        code: the program.
+        start: state where waves begin.
+        through: state behind a block from the one before it.
+        join: of two ways that meet; repeated joins must come to an end.
+    """
+    found = {code.entry: start}
+    waiting = [code.entry]
+    while waiting:
+        block = code.blocks[waiting.pop()]
+        behind = through(block, found[block.start])
+        for target in successors(code, block):
+            joined = join(found[target], behind) if target in found else behind
+            if target not in found or joined != found[target]:
+                found[target] = joined
+                waiting.append(target)
+    return found

@@ -1,0 +1,252 @@
+"""Results that are used before their counter was waited for.
+
+Loads and LDS operations end some time after they are issued. Counters say how many are still out:
+``vmcnt`` (loads, and on CDNA stores), ``vscnt`` (stores on RDNA3), ``lgkmcnt`` (LDS and scalar loads); RDNA4 has
+``loadcnt``, ``storecnt``, ``dscnt`` and ``kmcnt`` in their place. A wait for n of a counter makes sure that all
+but the last n of its operations have ended, provided that they end in order, which scalar loads and flat
+accesses don't: those need a wait for 0.
+
+This is judged on the program and not on a run, so it costs a run nothing, and ways that no wave takes are judged too.
+
+Sources: CDNA3 ISA, "Manually Inserted Wait States", S_WAITCNT; RDNA3 ISA, "Data Dependency Resolution"; RDNA4
+ISA, the same; LLVM, AMDGPU usage, "Memory Model".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from portkit.emulate.amdgcn.architecture import CDNA, Generation
+from portkit.emulate.amdgcn.execute import Block, Code
+from portkit.emulate.amdgcn.flow import solve
+from portkit.emulate.amdgcn.isa.registry import Compiled, base_name
+from portkit.emulate.amdgcn.operands import File
+from portkit.emulate.amdgcn.program import Instruction
+from portkit.emulate.core.findings import Finding, Kind
+
+SHARED = "shared memory"
+"""What is not in other waves' hands before an LDS access has ended."""
+
+_RESULTS = ("vmcnt", "lgkmcnt", "loadcnt", "dscnt", "kmcnt")
+"""Counters of operations that have a result; the others count stores."""
+
+_CROSSBAR = re.compile(r"ds_(b?permute|swizzle)_b32|ds_nop")
+
+Item: TypeAlias = tuple[File, int] | str
+Key: TypeAlias = tuple[str, Item]  # counter, what the operation changes
+
+
+@dataclass(frozen=True)
+class Out:
+    """An operation that may not have ended."""
+
+    later: int  # operations of its counter that were issued after it, at least
+    ordered: bool  # whether it ends before those
+    line: int  # of the text
+
+
+State: TypeAlias = Mapping[Key, Out]
+
+
+@dataclass(frozen=True)
+class Issue:
+    """What an instruction counts on."""
+
+    counters: tuple[str, ...]
+    ordered: bool = True
+
+
+_NO_COUNTER = re.compile(r"buffer_(inv|wbl2|gl[01]_inv)|global_(inv|wb|wbinv)$|ds_nop")
+
+
+def issue_of(compiled: Compiled, generation: Generation) -> Issue | None:
+    """Counters of an instruction; None where it has ended when the next one begins."""
+    name = base_name(compiled.instruction.mnemonic)
+    if name.startswith("s_load"):
+        return Issue(("kmcnt" if generation is Generation.RDNA4 else "lgkmcnt",), ordered=False)
+    if name.startswith("ds_"):
+        return Issue((_shared_counter(generation),))
+    if not name.startswith(("global_", "buffer_", "scratch_", "flat_")) or _NO_COUNTER.match(name):
+        return None
+    memory = _memory_counter(name, bool(compiled.uses.writes), generation)
+    if name.startswith("flat_"):
+        return Issue((memory, _shared_counter(generation)), ordered=False)
+    return Issue((memory,))
+
+
+def _shared_counter(generation: Generation) -> str:
+    return "dscnt" if generation is Generation.RDNA4 else "lgkmcnt"
+
+
+def _memory_counter(name: str, returns: bool, generation: Generation) -> str:
+    """Stores, and atomics that return nothing, have a counter of their own on RDNA."""
+    if generation in CDNA:
+        return "vmcnt"
+    loads = "_load_" in name or returns
+    if generation is Generation.RDNA4:
+        return "loadcnt" if loads else "storecnt"
+    return "vmcnt" if loads else "vscnt"
+
+
+# -- waits
+
+_NAMED = re.compile(r"(vmcnt|lgkmcnt|vscnt|expcnt)\((\d+)\)")
+_SINGLE = re.compile(r"s_wait(?:cnt)?_(loadcnt|storecnt|dscnt|kmcnt|vscnt|vmcnt|lgkmcnt)$")
+_DOUBLE = re.compile(r"s_wait_(loadcnt|storecnt)_dscnt$")
+
+
+def waits_of(instruction: Instruction) -> dict[str, int]:
+    """Counter → operations that may still be out behind a wait; empty for all other instructions."""
+    name = instruction.mnemonic
+    if name == "s_waitcnt":
+        return {counter: int(count) for counter, count in _NAMED.findall(instruction.site.text)}
+    if not name.startswith("s_wait"):
+        return {}
+    if name == "s_wait_idle":
+        return dict.fromkeys(("loadcnt", "storecnt", "dscnt", "kmcnt"), 0)
+    return _waits_of_number(name, instruction)
+
+
+def _waits_of_number(name: str, instruction: Instruction) -> dict[str, int]:
+    single, double = _SINGLE.match(name), _DOUBLE.match(name)
+    if not single and not double:
+        return {}
+    count = int(re.split(r"[ ,]+", instruction.site.text)[-1], 0)
+    if single:
+        return {single[1]: count}
+    return {name.split("_")[2]: count >> 8, "dscnt": count & 0xFF}
+
+
+# -- what is out
+
+
+@dataclass(frozen=True)
+class Event:
+    """What one instruction does to the counters."""
+
+    compiled: Compiled
+    waits: Mapping[str, int]
+    issue: Issue | None
+    changed: Iterable[Item]  # when its operation ends
+    used: Iterable[Item]
+
+
+def event_of(compiled: Compiled, generation: Generation) -> Event:
+    """Taken from the instruction once, since blocks are gone through several times."""
+    mnemonic, uses = compiled.instruction.mnemonic, compiled.uses
+    used: set[Item] = {*uses.reads, *uses.writes}
+    if mnemonic in {"s_barrier", "s_barrier_signal"}:
+        used.add(SHARED)
+    changed: set[Item] = {*uses.writes}
+    if mnemonic.startswith("ds_") and not _CROSSBAR.match(mnemonic):
+        changed.add(SHARED)
+    return Event(compiled, waits_of(compiled.instruction), issue_of(compiled, generation), changed, used)
+
+
+@dataclass
+class Counters:
+    """Operations that may be out while one block is gone through."""
+
+    out: dict[Key, Out] = field(default_factory=dict)
+    clock: dict[str, int] = field(default_factory=dict)  # counter → operations issued in this block
+
+    def later(self, key: Key) -> int:
+        """Operations of the same counter after the one that changes an item."""
+        return self.out[key].later + self.clock.get(key[0], 0)
+
+    def state(self) -> State:
+        """At the end of the block."""
+        return {key: Out(self.later(key), item.ordered, item.line) for key, item in self.out.items()}
+
+    def step(self, event: Event) -> None:
+        """Go past one instruction."""
+        for counter, count in event.waits.items():
+            self._wait(counter, count)
+        if event.issue:
+            for counter in event.issue.counters:
+                self._issue(counter, event)
+
+    def _wait(self, counter: str, count: int) -> None:
+        """All but ``count`` have ended: those that end in order only, where any that does not is out."""
+        mine = [key for key in self.out if key[0] == counter]
+        if count and not all(self.out[key].ordered for key in mine):
+            return
+        for key in mine:
+            if self.later(key) >= count:
+                del self.out[key]
+
+    def _issue(self, counter: str, event: Event) -> None:
+        assert event.issue
+        self.clock[counter] = self.clock.get(counter, 0) + 1
+        out = Out(-self.clock[counter], event.issue.ordered, event.compiled.instruction.site.line)
+        for item in event.changed:
+            self.out[counter, item] = out
+
+    def too_early(self, event: Event) -> Iterator[tuple[Key, Out]]:
+        """Operations whose result an instruction uses, or whose target it overwrites."""
+        if not self.out:
+            return
+        for item in event.used:
+            for counter in _RESULTS:
+                out = self.out.get((counter, item))
+                if out and not _in_order(out, counter, item, event):
+                    yield (counter, item), out
+
+
+def _in_order(out: Out, counter: str, item: Item, event: Event) -> bool:
+    """Whether an operation overwrites the target of one that ends before it."""
+    issue = event.issue
+    ordered = issue is not None and issue.ordered and out.ordered and counter in issue.counters
+    return ordered and item not in event.compiled.uses.reads
+
+
+def join(left: State, right: State) -> State:
+    """Ways that meet: what is out on either, as late as on the worse."""
+    both = {**left, **right}
+    for key in left.keys() & right.keys():
+        first, second = left[key], right[key]
+        if first != second:
+            both[key] = Out(min(first.later, second.later), first.ordered and second.ordered, first.line)
+    return both
+
+
+def missing_waits(code: Code) -> dict[int, list[Finding]]:
+    """Instructions that use a result too early, by the first instruction of their block."""
+    generation = code.program.architecture.generation
+    events = [event_of(item, generation) for item in code.compiled]
+
+    def through(block: Block, state: State) -> State:
+        counters = Counters(dict(state))
+        for event in events[block.start : block.after]:
+            counters.step(event)
+        return counters.state()
+
+    start: State = {}
+    states = solve(code, start, through, join)
+    judged = {
+        start: _judge(events[start : code.blocks[start].after], Counters(dict(state)))
+        for start, state in states.items()
+    }
+    return {first: found for first, found in judged.items() if found}
+
+
+def _judge(events: Iterable[Event], counters: Counters) -> list[Finding]:
+    """One finding an instruction."""
+    found = []
+    for event in events:
+        for key, out in counters.too_early(event):
+            found.append(_finding(event.compiled, key, out))
+            break
+        counters.step(event)
+    return found
+
+
+def _finding(compiled: Compiled, key: Key, out: Out) -> Finding:
+    counter, item = key
+    what = item if isinstance(item, str) else f"{item[0].value}{item[1]}"
+    verb = "of all waves used" if isinstance(item, str) else "used"
+    message = f"{what} {verb} before a wait for {counter} has made sure of the operation of line {out.line}"
+    return Finding(Kind.MISSING_WAIT, message, compiled.instruction.site)
