@@ -76,6 +76,7 @@ def planted(session):
     names += ("swallowed", "strange", "arguments", "tuned", "off_by_one")
     cells = [cell(name) for name in names] + [cell("off_by_one", target) for target in ("rx7900xtx", "rx9070xt")]
     cells += [cell("wrong_stride", shape=(10, 100)), cell("arguments", "rx9070xt"), cell("arguments", "mi325x")]
+    cells += [cell("described", target, (10, 100)) for target in ("mi300x", "rx9070xt")]
     cells += [cell("backward_fault", direction=direction) for direction in Direction]
     return emulate(session, cells, lambda name: PLANTED)
 
@@ -143,7 +144,7 @@ def test_host_code_can_not_hide_a_fault(planted):
 def test_an_instruction_that_is_not_modelled_is_named(planted):
     outcome = planted[cell("strange")].outcome
     assert outcome.status is Status.UNSUPPORTED
-    assert "v_cubeid_f32" in outcome.message
+    assert "v_cvt_off_f32_i4" in outcome.message
 
 
 def test_a_fault_of_the_backward_pass_comes_through_autograd(planted):
@@ -158,6 +159,12 @@ def test_kinds_of_arguments(planted, target):
     result = planted[cell("arguments", target)]
     assert result.outcome.status is Status.PASSED, result.outcome
     assert [launch.kernel for launch in result.build.launches] == ["_arguments", "_double"]
+
+
+@pytest.mark.parametrize("target", ["mi300x", "rx9070xt"])
+def test_tensor_descriptors_of_the_host(planted, target):
+    result = planted[cell("described", target, (10, 100))]
+    assert result.outcome.status is Status.PASSED, result.outcome
 
 
 def test_a_sku_of_the_same_architecture_takes_the_result_over(planted):

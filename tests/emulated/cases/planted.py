@@ -6,6 +6,7 @@ The line of each fault ends with the comment ``# fault``; tests look for its num
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from portkit import Direction, KernelCase, Work
 
@@ -130,7 +131,7 @@ def swallowed(x):
 def _strange(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + i, mask=i < n)
-    y = tl.inline_asm_elementwise("v_cubeid_f32 $0, $1, $1, $1", "=v,v", [x], tl.float32, True, 1)  # fault
+    y = tl.inline_asm_elementwise("v_cvt_off_f32_i4 $0, $1", "=v,v", [x], tl.float32, True, 1)  # fault
     tl.store(y_ptr + i, y * 2, mask=i < n)
 
 
@@ -187,6 +188,19 @@ def tuned(x):
     return y
 
 
+@triton.jit
+def _described(x, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    place = [tl.program_id(0) * ROWS, 0]
+    y.store(place, x.load(place) * 2)
+
+
+def described(x):
+    y = torch.empty_like(x)
+    x_part, y_part = (TensorDescriptor.from_tensor(each, [4, 128]) for each in (x, y))
+    _described[(triton.cdiv(x.shape[0], 4),)](x_part, y_part, ROWS=4, COLUMNS=128)
+    return y
+
+
 def twice(x):
     return x * 2
 
@@ -205,5 +219,6 @@ CASES = (
     declare("backward_fault", _Doubled.apply, twice, directions=(Direction.FORWARD, Direction.BACKWARD)),
     declare("arguments", arguments, lambda x: x * 11.0),
     declare("tuned", tuned, twice),
+    declare("described", described, twice, small_shapes=((10, 100),), family_gaps={"tail": "strides of 16 bytes"}),
 )
 globals().update({f"_{case.name}_case": case for case in CASES})
