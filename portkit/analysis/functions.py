@@ -77,7 +77,8 @@ def _function(name: str, row: Row) -> FunctionRow:
         error=judged.error,
         error_limit=judged.limit,
         first_call_seconds=judged.first_call_seconds,
-        nulls={figure: _why(figure, name, row) for figure, value in found.items() if value is None},
+        nulls={figure: _why(figure, name, row) for figure, value in found.items() if value is None}
+        | _of_counters(name, row),
         **found,  # type: ignore[arg-type]
     )
 
@@ -126,6 +127,12 @@ def _why(figure: str, name: str, row: Row) -> str:
     )
     given = next((reasons[key] for reasons, key in told if key in reasons), None)
     return given or (NO_COUNTERS if keys else _plain_reason(figure, name, row.record))
+
+
+def _of_counters(name: str, row: Row) -> dict[str, str]:
+    """Single figures that the profiler could not give of a function that it counted, and why."""
+    nulls = row.counters.nulls if row.counters else {}
+    return {key.removeprefix(f"{name}."): why for key, why in nulls.items() if key.startswith(f"{name}.")}
 
 
 _COUNTER_KEYS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -36,7 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="STAGE=S",
         action="append",
         default=[],
-        help="time limit of a stage in seconds: import, inputs, reference, capture, compile, run, verify, timing",
+        help="time limit of a stage in seconds: import, inputs, reference, capture, compile, run, verify, "
+        "baseline, timing",
     )
     group.addoption(
         "--portkit-memory",

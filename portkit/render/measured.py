@@ -80,7 +80,7 @@ def _counted(name: str, form: Callable[[float], str]) -> Callable[[_Line, Notes]
     def cell(line: _Line, notes: Notes) -> str:
         counted = line.function.counted
         value = getattr(counted, name) if counted else None
-        return form(value) if value is not None else _absent(line, "counted", notes)
+        return form(value) if value is not None else _absent(line, name if counted else "counted", notes)
 
     return cell
 
@@ -96,7 +96,9 @@ def _clock(name: str) -> Callable[[_Line, Notes], str]:
 def _half_width(line: _Line, notes: Notes) -> str:
     """Half the interval of the median on events, in percent of it."""
     clock = line.function.events
-    return f"{50 * (clock.high_ms - clock.low_ms) / clock.median_ms:.1f}" if clock else NONE
+    if clock is None or not clock.median_ms:
+        return NONE
+    return f"{50 * (clock.high_ms - clock.low_ms) / clock.median_ms:.1f}"
 
 
 def _ratio(name: str) -> Callable[[_Line, Notes], str]:

@@ -34,6 +34,7 @@ from portkit.run.guards import same_bits
 from portkit.run.preload import keep_caches
 from portkit.run.reference import device_of
 from portkit.run.scrub import scrub
+from portkit.run.torch_settings import kept_settings
 from portkit.run.tree import map_tensors, named_tensors
 from portkit.run.verify import judge_baseline
 from portkit.run.watched import settle
@@ -197,7 +198,8 @@ class _Trial:
         """The first call, compilation included, and the judgement of its results."""
         own = _copies(self.done.inputs)
         start = time.perf_counter()
-        results = settle(call(self.function, self.case, self.cell, own, self.done.upstream))
+        with kept_settings():  # some libraries set them once, when they are imported
+            results = settle(call(self.function, self.case, self.cell, own, self.done.upstream))
         seconds = time.perf_counter() - start
         errors, wrong = self._judge(results)
         self._note_writes(own)
@@ -222,9 +224,15 @@ class _Trial:
 
 
 def _repeated(timed: Callable[[], object], device: torch.device) -> Callable[[], object]:
-    """The same, called once more: what fails only when it is repeated must not end the samples of the others."""
-    with torch.no_grad():
+    """The same, called once more: what fails only when it is repeated must not end the samples of the others.
+
+    Raises:
+        RuntimeError: each call changes what the others would run with.
+    """
+    with kept_settings() as kept, torch.no_grad():
         timed()
+    if kept.changed:
+        raise RuntimeError(f"each call changes {', '.join(kept.changed)} for all others, and leaves it so")
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return timed

@@ -49,6 +49,7 @@ from portkit.run.sanitize import Sanitized, sanitize_cell
 from portkit.run.scrub import scrub
 from portkit.run.shim import install
 from portkit.run.stand_in import for_interpreting, under
+from portkit.run.torch_settings import kept_settings
 
 RunCell = Callable[[Cell], CellResult]
 
@@ -88,7 +89,8 @@ def work_through(job: Job, means: Means, connection: Connection) -> None:
         connection.send(Started(job.evidence, cell))
         start = time.perf_counter()
         try:
-            result = means.run(cell)
+            with kept_settings():  # a case that changes them must not change the next cells
+                result = means.run(cell)
         except DeviceLostError as lost:
             connection.send(GivenUp(lost.name, lost.found))
             return

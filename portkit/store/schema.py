@@ -30,6 +30,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from portkit.errors import ReportError
 from portkit.model import SCHEMA_VERSION, Counters, DeviceProbe, End, Header, Record, Resume
+from portkit.store.figures import impossible
 from portkit.store.upgrades import UPGRADES, Body
 
 Value = Header | Record | Resume | Counters | DeviceProbe | End
@@ -233,9 +234,13 @@ def _adapter(kind: str) -> TypeAdapter[Value]:
 
 def _validate(kind: str, text: str, place: str) -> Value:
     try:
-        return _adapter(kind).validate_json(text, strict=True, extra="forbid")
+        value = _adapter(kind).validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
         raise _field_error(error, place) from None
+    if wrong := impossible(value):
+        field, why = wrong
+        raise ReportError(f"no run can have taken this: it {why}", place=f"{place}: {field}", remedy=_REMEDY_DAMAGED)
+    return value
 
 
 def _field_error(error: ValidationError, place: str) -> ReportError:

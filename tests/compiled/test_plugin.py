@@ -104,9 +104,9 @@ def test_one_run_of_the_matrix(project):
     by_target = {record["cell"]["target"]: record for record in records if record["evidence"] != "emulated"}
     assert by_target["h200"]["build"]["launches"][0]["resources"]["warp_size"] == 32
     assert by_target["mi300x"]["build"]["launches"][0]["resources"]["warp_size"] == 64
-    assert "timing" not in by_target["h200"]
+    assert by_target["h200"].get("timing") is None
     assert "not run" in by_target["h200"]["nulls"]["timing"]
-    assert "build" not in by_target["interpreter"]
+    assert by_target["interpreter"].get("build") is None
     assert by_target["interpreter"]["verdict"]["outputs"][0]["fused_error"] == 0.0
     assert list(emulated) == ["mi300x", "rx7900xtx"]
     for record in emulated.values():

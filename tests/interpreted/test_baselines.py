@@ -14,6 +14,7 @@ from portkit.plan.baselines import EAGER
 from portkit.run import measure
 from portkit.run.baselines import DeviceLostError, Wanted, try_baselines
 from portkit.run.evaluate import evaluate
+from portkit.run.torch_settings import SETTINGS, kept_settings
 from portkit.run.watched import Runner
 
 ABSENT = Library("no-such-library", "no_such_library")
@@ -54,6 +55,15 @@ def missing(x, y):
     return no_such_library.inside(x, y)
 
 
+def of_other_settings(x, y):
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    torch.set_float32_matmul_precision("medium")
+    torch.backends.cudnn.benchmark = True
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    return right(x, y)
+
+
 def faulting(x, y):
     raise RuntimeError("CUDA error: an illegal memory access was encountered\nfor debugging, pass this and that")
 
@@ -90,6 +100,46 @@ def test_one_that_is_right_is_timed():
     assert found.nulls == {}
     for got, wanted in zip(found.calls["other"](), chain(**done.inputs), strict=True):
         assert torch.equal(got, wanted)
+
+
+@pytest.fixture
+def settings():
+    """All of them as they were, and what they are now."""
+    with kept_settings():
+        yield lambda: [setting.get() for setting in SETTINGS]
+
+
+def test_one_that_changes_settings_at_each_call_is_not_timed_and_changes_none_of_the_others(settings):
+    before = settings()
+    found, _ = tried({"other": of_other_settings, "next": right})
+    other = found.found["other"]
+    assert other.status is Status.BASELINE_FAILED
+    assert "each call changes torch.set_default_dtype, torch.set_default_device, precision of" in other.message
+    assert list(found.calls) == ["eager", "next"]
+    assert settings() == before
+
+
+def test_settings_that_a_library_sets_once_are_put_back_and_it_is_timed(settings):
+    imported = []
+
+    def once(x, y):
+        return right(x, y) if imported else (imported.append(1), of_other_settings(x, y))[1]
+
+    before = settings()
+    found, _ = tried({"other": once})
+    assert found.found["other"].status is Status.PASSED
+    assert list(found.calls) == ["eager", "other"]
+    assert settings() == before
+
+
+def test_settings_are_put_back_after_one_that_raised(settings):
+    def raising(x, y):
+        of_other_settings(x, y)
+        raise ValueError("too late")
+
+    before = settings()
+    assert tried({"other": raising})[0].found["other"].message == "ValueError: too late"
+    assert settings() == before
 
 
 def test_the_unfused_chain_has_the_error_that_the_limit_is_made_from():

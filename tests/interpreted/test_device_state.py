@@ -109,6 +109,21 @@ def test_a_figure_that_a_device_lacks_is_null_with_the_reason(device):
     assert monitor.nulls == {"timing.states.power_w": "NVML: Not Supported"}
 
 
+@pytest.mark.parametrize("error", [AttributeError("no such function"), TypeError("unknown type")])
+def test_another_version_of_the_package_costs_a_figure_and_not_the_cell(device, monkeypatch, error):
+    def fails(*given):
+        raise error
+
+    monitor = device(Nvml())
+    monkeypatch.setattr(Nvml, "nvmlDeviceGetTemperature", fails)
+    monkeypatch.delattr(Nvml, "nvmlDeviceGetCurrentClocksThrottleReasons")
+    assert monitor.read() == DeviceState(1980, 3201, 699.5, None, ())
+    assert monitor.nulls["timing.states.temperature_c"] == f"NVML: {error}"
+    assert "nvmlDeviceGetCurrentClocksThrottleReasons" in monitor.nulls["timing.states.throttle"]
+    monkeypatch.setattr(Nvml, "nvmlDeviceGetHandleByUUID", fails)
+    assert str(error) in device(Nvml()).nulls[device_state.STATES]
+
+
 @pytest.mark.parametrize(
     ("nvml", "words"),
     [

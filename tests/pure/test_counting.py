@@ -274,6 +274,12 @@ def test_ncu_that_does_not_run(on_path, tmp_path):
         open_ncu("sm_90")
 
 
+def test_ncu_whose_words_are_no_text(on_path, tmp_path):
+    (tmp_path / "bin" / "ncu").write_bytes(b"#!/bin/sh\nprintf '\\377\\376 broken\\n'\n")
+    with pytest.raises(HostError, match="ncu tells no version"):
+        open_ncu("sm_90")
+
+
 @pytest.mark.parametrize(
     ("params", "capabilities", "expected"),
     [

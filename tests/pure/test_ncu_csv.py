@@ -57,7 +57,24 @@ def test_range_units_and_thousands():
     assert kernel.metrics == {"gpu__time_duration.sum": 1_205_500.0, "dram__bytes_read.sum": 2_048_250.0}
 
 
-@pytest.mark.parametrize("text", ["n/a", "nan", ""])
+def test_ranges_that_the_function_opens_take_no_kernel_away():
+    text = wide(("3.1.0", "5", "6")).replace("3.1.0:" + ENDS, f'3.1.0:{ENDS}"" ""<default domain>:2.11.0:{ENDS}')
+    assert [kernel.range for kernel in parse(text).kernels] == ["3.1.0"]
+
+
+def test_a_kernel_name_as_long_as_may_be():
+    name = "k" * 300_000
+    (kernel,) = parse(wide(("3.1.0", "5", "6")).replace('"k"', f'"{name}"')).kernels
+    assert kernel.name == name
+
+
+def test_a_quote_that_nothing_closes():
+    table = parse(wide(("0.0.0", "5", "6")) + '"1","' + "row\n" * 50_000)
+    assert not table.whole
+    assert [kernel.range for kernel in table.kernels] == ["0.0.0"]
+
+
+@pytest.mark.parametrize("text", ["n/a", "nan", "", "1e999", "-1e999"])
 def test_no_value_is_not_zero(text):
     (kernel,) = parse(wide(("3.1.0", "5", text))).kernels
     assert "dram__bytes_read.sum" not in kernel.metrics

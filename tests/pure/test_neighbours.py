@@ -102,6 +102,13 @@ def test_what_can_not_be_known_has_its_reason_and_stops_no_run(look, state, why)
     assert (use.processes, use.why, use.shared) == (None, why, False)
 
 
+def test_another_version_of_the_package_stops_no_run(gpu, monkeypatch):
+    nvml = fake_nvml()
+    del nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlShutdown
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    assert "nvmlDeviceGetComputeRunningProcesses" in nvidia.look([gpu])[gpu.device_id].why
+
+
 def test_without_the_package(gpu, monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert "pip install nvidia-ml-py" in nvidia.look([gpu])[gpu.device_id].why

@@ -1,13 +1,14 @@
 """Reports that can't be read or written, each with its message."""
 
 import contextlib
+import json
 import os
 
 import pytest
-from factories import cell, file_size_limit, header, record, resume
+from factories import cell, file_size_limit, header, record, resume, timing
 
 from portkit.errors import ReportError
-from portkit.model import SCHEMA_VERSION
+from portkit.model import SCHEMA_VERSION, Counted, Counters, DeviceProbe, Evidence
 from portkit.store import schema
 from portkit.store.fit import LIMIT
 from portkit.store.journal import Journal, read_report
@@ -56,6 +57,59 @@ def test_a_bad_report_is_refused_by_file_and_line(tmp_path, content, line, words
         read_report(path)
     assert caught.value.place == f"{path}{line}"
     assert words in caught.value.message
+
+
+def _line(kind: str, **fields) -> bytes:
+    """A line whose checksum is right, whatever its fields."""
+    text = schema._canonical(fields)
+    return json.dumps({"kind": kind, **fields, "sum": schema._checksum(kind, text)}).encode() + b"\n"
+
+
+def _edited(value, *path, to) -> bytes:
+    """A line of a value in which one figure was changed by who knows how to sign it."""
+    fields = schema.plain(value)
+    part = fields
+    for name in path[:-1]:
+        part = part[name]
+    part[path[-1]] = to
+    return _line(schema._kind_of(value), **fields)
+
+
+MEASURED = record(Evidence.MEASURED, timing=timing())
+PROBE = DeviceProbe(header().run_id, "d0d0", "h200", "2026-01-02T03:04:05+00:00", copy_gbs=4000.0)
+COUNTERS = Counters(
+    header().run_id,
+    MEASURED.keys.cell_key,
+    Evidence.MEASURED,
+    "ncu 2025.3",
+    {"fused": Counted(1, 1.0, 2, 3, 0, "k", 50.0, 40.0, 100.0, "registers", 32, 0, 1.0)},
+)
+IMPOSSIBLE = {
+    "no number": (PROBE, ("copy_gbs",), float("nan"), "it is nan"),
+    "infinite": (COUNTERS, ("functions", "fused", "duration_ms"), float("inf"), "it is inf"),
+    "bytes below zero": (COUNTERS, ("functions", "fused", "dram_read_bytes"), -5, "it is -5, less than 0"),
+    "a time below zero": (MEASURED, ("timing", "fused", "events", "median_ms"), -0.5, "it is -0.5, less than 0"),
+    "no work": (MEASURED, ("work", "fused_bytes"), 0, "it is 0"),
+}
+
+
+@pytest.mark.parametrize(("value", "field", "figure", "words"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_figure_that_no_run_can_have_taken_is_refused_by_its_field(tmp_path, value, field, figure, words):
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(HEADER + schema.encode(MEASURED) * (value is COUNTERS) + _edited(value, *field, to=figure))
+    with pytest.raises(ReportError) as caught:
+        read_report(path)
+    assert caught.value.place == f"{path}:{3 if value is COUNTERS else 2}: {'.'.join(field)}"
+    assert words in caught.value.message
+
+
+def test_a_figure_may_be_nothing_or_below_zero_where_that_can_be(tmp_path):
+    path = tmp_path / "r.jsonl"
+    idle = _edited(MEASURED, "timing", "fused", "events", "median_ms", to=0.0)
+    path.write_bytes(HEADER + idle + _edited(PROBE, "event_overhead_us", to=-0.1))
+    report = read_report(path)
+    assert report.records[0].timing.fused.events.median_ms == 0
+    assert report.probes[0].event_overhead_us == -0.1
 
 
 def test_a_newer_schema_is_refused_by_name(tmp_path):

@@ -193,8 +193,8 @@ class _Child:
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:
-    """Ours, without Triton's interpreter."""
-    return {name: value for name, value in ours.items() if name != "TRITON_INTERPRET"}
+    """Ours, without Triton's interpreter, and with numbers as the reader of the table takes them."""
+    return {name: value for name, value in ours.items() if name != "TRITON_INTERPRET"} | {"LC_ALL": "C.UTF-8"}
 
 
 def _text(path: Path) -> str:

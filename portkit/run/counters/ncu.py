@@ -157,7 +157,9 @@ def ncu_version(path: str) -> str:
         HostError: it does not run, or tells none.
     """
     try:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise as_error(Trouble(f"ncu does not run: {scrub(str(error))}", "reinstall Nsight Compute")) from error
     match = re.search(r"\bVersion (\d{4}(?:\.\d+)+)", done.stdout)

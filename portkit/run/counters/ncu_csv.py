@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -60,6 +61,7 @@ def parse(text: str) -> Table | None:
     if start is None:
         return None
     body = text[start.start() :]
+    csv.field_size_limit(max(csv.field_size_limit(), len(body)))  # a quote that nothing closes takes in all the rest
     header, *rows = csv.reader(io.StringIO(body[: body.rfind("\n") + 1]))
     rows = [row for row in rows if row and not row[0].startswith("==")]  # the tool may have a last word
     is_long = set(_LONG) <= set(header)
@@ -73,11 +75,11 @@ def _wide(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Kern
     if not rows:
         return
     units, *kernels = rows
+    about = [(position, name) for position, name in enumerate(header) if "__" not in name]
+    metrics = [(position, name) for position, name in enumerate(header) if "__" in name and not _LEFT_OUT.search(name)]
     for row in kernels:
-        fields = dict(zip(header, row, strict=False))
-        metrics = {name: fields[name] for name in header if "__" in name}
-        scale = dict(zip(header, units, strict=False))
-        yield _kernel(fields, {name: _value(text, scale[name]) for name, text in metrics.items()})
+        fields = {name: row[position] for position, name in about}
+        yield _kernel(fields, {name: _value(row[position], units[position]) for position, name in metrics})
 
 
 def _long(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Kernel]:
@@ -103,7 +105,7 @@ def _range(fields: Mapping[str, str]) -> str:
     """Range of ours, which lies within one named after the project."""
     stacks = [text for column, text in fields.items() if _RANGES in column]
     found = [match for text in stacks for match in _RANGE.findall(text)]
-    return found[-1] if found else ""
+    return found[0] if found else ""  # the function may open ranges of its own within
 
 
 def _value(text: str, unit: str) -> float | str | None:
@@ -112,4 +114,5 @@ def _value(text: str, unit: str) -> float | str | None:
         return None
     if _NUMBER.fullmatch(text) is None:
         return text
-    return float(text.replace(",", "")) * _UNITS.get(unit.partition("/")[0], 1.0)
+    value = float(text.replace(",", "")) * _UNITS.get(unit.partition("/")[0], 1.0)
+    return value if math.isfinite(value) else None

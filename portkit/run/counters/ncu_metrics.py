@@ -160,7 +160,7 @@ def _short(name: str) -> str:
 
 def _number(kernel: Kernel, metric: str) -> float | None:
     value = kernel.metrics.get(metric)
-    return value if isinstance(value, float) else None
+    return value if isinstance(value, float) and value >= 0 else None
 
 
 def _whole(value: float | None) -> int | None:

@@ -45,20 +45,24 @@ class NvmlMonitor:
 
     def read(self) -> DeviceState:
         """Clocks in MHz, power in W, temperature in °C, and what slows it down now."""
-        nvml, ask = self._nvml, self._ask
-        milliwatts = ask("power_w", nvml.nvmlDeviceGetPowerUsage)
+        ask = self._ask
         return DeviceState(
-            sm_clock_mhz=ask("sm_clock_mhz", nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
-            memory_clock_mhz=ask("memory_clock_mhz", nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),
-            power_w=None if milliwatts is None else milliwatts / 1e3,
-            temperature_c=ask("temperature_c", nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
-            throttle=reasons(ask("throttle", nvml.nvmlDeviceGetCurrentClocksThrottleReasons) or 0),
+            sm_clock_mhz=ask("sm_clock_mhz", lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)),
+            memory_clock_mhz=ask(
+                "memory_clock_mhz", lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM)
+            ),
+            power_w=ask("power_w", lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3),
+            temperature_c=ask(
+                "temperature_c", lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)
+            ),
+            throttle=ask("throttle", lambda nvml, gpu: reasons(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)))
+            or (),
         )
 
-    def _ask(self, figure: str, function: Callable[..., Any], *given: Any) -> Any:
+    def _ask(self, figure: str, question: Callable[[Any, Any], Any]) -> Any:
         try:
-            return function(self._handle, *given)
-        except self._nvml.NVMLError as error:
+            return question(self._nvml, self._handle)
+        except Exception as error:  # NVML's own, or a version of the package without the function: no fault of the cell
             self.nulls[f"timing.states.{figure}"] = f"NVML: {error}"
             return None
 
@@ -75,9 +79,11 @@ def open_monitor(properties: Any) -> NvmlMonitor:
     try:
         nvml = importlib.import_module("pynvml")
         nvml.nvmlInit()
+        return NvmlMonitor(nvml, _handle(nvml, properties))
+    except UnreadableError:
+        raise
     except Exception as error:  # the module raises ImportError, the library its own
         raise UnreadableError(f"NVML can't be used: {error}; {_REMEDY}") from error
-    return NvmlMonitor(nvml, _handle(nvml, properties))
 
 
 def reasons(bits: int) -> tuple[str, ...]:

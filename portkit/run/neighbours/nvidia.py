@@ -32,10 +32,10 @@ def look(devices: Sequence[Device]) -> dict[str, Use]:
     try:
         handles = _handles(nvml)
         return {x.device_id: _use(nvml, handles.get(x.device_id)) for x in devices}
-    except nvml.NVMLError as error:
+    except Exception as error:  # NVML's own, or a version of the package that lacks a function
         return _all_unknown(devices, f"NVML: {error}")
     finally:
-        with contextlib.suppress(nvml.NVMLError):
+        with contextlib.suppress(Exception):
             nvml.nvmlShutdown()
 
 
