@@ -108,7 +108,7 @@ def test_one_run_of_the_matrix(project):
     assert "not run" in by_target["h200"]["nulls"]["timing"]
     assert by_target["interpreter"].get("build") is None
     assert by_target["interpreter"]["verdict"]["outputs"][0]["fused_error"] == 0.0
-    assert list(emulated) == ["mi300x", "rx7900xtx"]
+    assert emulated.keys() == {"mi300x", "rx7900xtx"}
     for record in emulated.values():
         assert record["verdict"]["outputs"][0]["fused_error"] == 0.0
         assert record["verdict"]["output_hash"] == by_target["interpreter"]["verdict"]["output_hash"]
