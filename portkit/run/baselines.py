@@ -65,8 +65,17 @@ class Tried:
     trials: Mapping[str, _Trial] = field(default_factory=dict)  # theirs
 
     def on(self, inputs: Mapping[str, Any]) -> dict[str, Callable[[], object]]:
-        """The same calls on other inputs of the same values, which lie elsewhere."""
-        return {name: trial.timed(inputs) for name, trial in self.trials.items()}
+        """The same calls on other inputs of the same values, which lie elsewhere.
+
+        They raise :class:`SampleError` where a baseline does.
+        """
+        return {name: _blaming(name, trial, trial.timed(inputs)) for name, trial in self.trials.items()}
+
+    def without(self, name: str, found: Baseline) -> Tried:
+        """The others, of one that failed after it was right."""
+        calls = {other: call for other, call in self.calls.items() if other != name}
+        trials = {other: trial for other, trial in self.trials.items() if other != name}
+        return Tried({**self.found, name: found}, calls, trials)
 
     @property
     def nulls(self) -> dict[str, str]:
@@ -78,6 +87,15 @@ class Tried:
 
 class DeviceLostError(Exception):
     """A baseline left the device unusable for this process."""
+
+    def __init__(self, name: str, found: Baseline) -> None:
+        self.name = name
+        self.found = found
+        super().__init__(f"{name}: {found.message}")
+
+
+class SampleError(Exception):
+    """A baseline that was right raised among the samples."""
 
     def __init__(self, name: str, found: Baseline) -> None:
         self.name = name
@@ -217,6 +235,10 @@ class _Trial:
         assert self.done.run is not None
         return judge_baseline(self.case, self.cell, replace(self.done.run, fused=results, stale=None))
 
+    def failed_later(self, error: Exception) -> Baseline:
+        """What becomes of it when a later call raises."""
+        return Baseline(Status.BASELINE_FAILED, _short(f"raised among the samples: {describe(error)}"))
+
     def timed(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
         """What one sample times."""
         own = {n: _copies({n: v})[n] if n in self.writes else v for n, v in inputs.items()}
@@ -236,6 +258,19 @@ def _repeated(timed: Callable[[], object], device: torch.device) -> Callable[[],
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return timed
+
+
+def _blaming(name: str, trial: _Trial, timed: Callable[[], object]) -> Callable[[], object]:
+    """The same, which names the baseline when it raises."""
+
+    def sample() -> object:
+        try:
+            return timed()
+        except Exception as error:
+            found = trial.failed_later(error)
+            raise SampleError(name, found) from error
+
+    return sample
 
 
 def _copies(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from portkit.model import (
     Target,
 )
 from portkit.run import stages
-from portkit.run.baselines import Tried, Wanted, try_baselines
+from portkit.run.baselines import DeviceLostError, SampleError, Tried, Wanted, try_baselines
 from portkit.run.calls import timed_call
 from portkit.run.classify import classify, describe
 from portkit.run.device_state import open_monitor
@@ -144,10 +144,17 @@ def measure_cell(  # noqa: PLR0913 - all but three by keyword
     judged = _sanitized(judged, case, sanitize)
     if judged.outcome.status is not Status.PASSED:
         return replace(judged, nulls={**judged.nulls, "timing": f"not timed: {judged.outcome.status}"})
-    tried = try_baselines(case, cell, done, baselines or Wanted())
-    judged = replace(judged, baselines=tried.found, nulls={**judged.nulls, **tried.nulls})
+    wanted = baselines or Wanted()
+    tried = try_baselines(case, cell, done, wanted)
     done = replace(done, run=None)  # the reference may take half of the device's memory
-    return _timed(judged, case, done, tried, Options(flush_size(target), modes))
+    while True:
+        judged = replace(judged, baselines=tried.found, nulls={**judged.nulls, **tried.nulls})
+        try:
+            return _timed(judged, case, done, tried, Options(flush_size(target), modes))
+        except SampleError as failed:
+            if not wanted.device_answers():
+                raise DeviceLostError(failed.name, failed.found) from failed
+            tried = tried.without(failed.name, failed.found)
 
 
 def _doubts(build: Build | None) -> dict[str, str]:
@@ -186,6 +193,8 @@ def _timed(judged: CellResult, case: KernelCase, done: Evaluation, tried: Tried,
         with torch.no_grad():
             places = at_places(lambda inputs: _functions(case, judged.cell, done, tried, inputs), done.inputs)
             samples = measure(places, options, open_monitor())
+    except SampleError:  # a baseline's, and no fault of the cell
+        raise
     except Exception as error:
         outcome = device_failure(error, Stage.TIMING) or Outcome(Status.LAUNCH_ERROR, Stage.TIMING, describe(error))
         return replace(judged, outcome=outcome, nulls={**judged.nulls, "timing": outcome.message})

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portkit.errors import ReportError
-from portkit.model import Counters, DeviceProbe, End, Header, Record, Resume
+from portkit.model import SCHEMA_VERSION, Counters, DeviceProbe, End, Header, Record, Resume
 from portkit.store import schema
 from portkit.store.fit import encode_fitting
 
@@ -50,6 +50,7 @@ class Journal:
         self._file: int | None = file
         self._statuses: dict[Identity, str] = {}  # of the record that counts
         self._seen: set[Identity] = set()  # since the header or the last resume line
+        self._layout = SCHEMA_VERSION  # of the lines that are there
 
     @classmethod
     def create(cls, folder: Path, header: Header) -> Journal:
@@ -86,10 +87,21 @@ class Journal:
             raise
         journal = cls(path, report.header, file)
         journal._statuses = {_identity(record): record.outcome.status.value for record in report.records}
+        journal._layout = report.layout
         return journal, report
 
     def go_on(self, resume: Resume) -> None:
-        """Write the ``resume`` line of a reopened report; half a line of a killed run before it is removed."""
+        """Write the ``resume`` line of a reopened report; half a line of a killed run before it is removed.
+
+        Raises:
+            ReportError: the disk refused, or an older portkit wrote the report in another layout.
+        """
+        if self._layout != SCHEMA_VERSION:
+            raise ReportError(
+                f"the run can't go on: its report has schema {self._layout}, and this portkit writes {SCHEMA_VERSION}",
+                place=str(self.path),
+                remedy="start a new run, and merge both reports",
+            )
         with _as_report_error(self.path):
             self._mend()
         self._write(schema.encode(resume))
@@ -225,6 +237,7 @@ class Report:
     sums: tuple[str, ...] = ()  # checksums of all lines after the header, in order
     counters: Mapping[Identity, Counters] = field(default_factory=dict)  # of the records above
     probes: tuple[DeviceProbe, ...] = ()  # of each device the newest
+    layout: int = SCHEMA_VERSION  # schema version that the file has; values are of the present one
 
 
 def read_report(path: Path) -> Report:
@@ -328,6 +341,7 @@ def _assemble(path: Path, lines: list[tuple[int, bytes]], *, cut_off: bool) -> R
         tuple(reading.sums),
         reading.counters,
         tuple(reading.probes.values()),
+        version,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from portkit.plan.baselines import EAGER
 from portkit.run import measure
 from portkit.run.baselines import DeviceLostError, Wanted, try_baselines
 from portkit.run.evaluate import evaluate
+from portkit.run.timing.samples import EVENTS, Samples
 from portkit.run.torch_settings import SETTINGS, kept_settings
 from portkit.run.watched import Runner
 
@@ -100,6 +102,62 @@ def test_one_that_is_right_is_timed():
     assert found.nulls == {}
     for got, wanted in zip(found.calls["other"](), chain(**done.inputs), strict=True):
         assert torch.equal(got, wanted)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Measures the case on the CPU, each function once; a millisecond each."""
+
+    def sampled(places, options, monitor):
+        for functions in places:
+            for function in functions.values():
+                function()
+        taken = dict.fromkeys(places[0], (1.0,) * 10)
+        return Samples({EVENTS: taken}, flush_bytes=4, warmup=1)
+
+    def on_the_cpu(case, cell, runner, *, seed):
+        return evaluate(case, cell, Runner("cpu", lambda error, stage: None), seed=seed)
+
+    monkeypatch.setattr(measure, "evaluate", on_the_cpu)
+    monkeypatch.setattr(measure, "measure", sampled)
+    monkeypatch.setattr(measure, "at_places", lambda make, inputs: [make(inputs)])
+    monkeypatch.setattr(measure, "flush_size", lambda target: 4)
+    monkeypatch.setattr(measure, "open_monitor", lambda: None)
+
+    def run(functions, **wanted):
+        case = replace(CASE, baselines=functions)
+        return measure.measure_cell(case, CELL, None, baselines=Wanted((EAGER, *functions), **wanted))
+
+    return run
+
+
+def late():
+    """Right twice, and then no more."""
+    calls = itertools.count()
+
+    def function(x, y):
+        if next(calls) > 1:
+            raise RuntimeError("no more workspace")
+        return right(x, y)
+
+    return function
+
+
+def test_one_that_raises_among_the_samples_costs_only_itself(measured):
+    found = measured({"late": late(), "later": late(), "other": right})
+    assert found.outcome.status is Status.PASSED
+    assert list(found.timing.baselines) == ["eager", "other"]
+    for name in ("late", "later"):
+        failed = found.baselines[name]
+        assert failed.status is Status.BASELINE_FAILED
+        assert failed.message == "raised among the samples: RuntimeError: no more workspace"
+        assert found.nulls[f"speedup.{name}"] == f"baseline_failed: {failed.message}"
+
+
+def test_one_that_ruins_the_device_among_the_samples_is_named(measured):
+    with pytest.raises(DeviceLostError) as caught:
+        measured({"other": right, "late": late()}, device_answers=lambda: False)
+    assert caught.value.name == "late"
 
 
 @pytest.fixture

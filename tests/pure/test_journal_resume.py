@@ -9,6 +9,7 @@ from factories import header, record, resume
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from portkit.errors import ReportError
 from portkit.model import Outcome, Stage, Status
 from portkit.store.journal import Journal, read_report
 from portkit.store.merge import merge
@@ -42,6 +43,19 @@ def go_on(path, *records, end="complete"):
 
 def statuses(report):
     return {each.cell.target: each.outcome.status for each in report.records}
+
+
+def test_a_report_of_an_older_schema_is_not_gone_on_with(tmp_path):
+    kept = Path(__file__).parents[1] / "records" / "schema1.jsonl"
+    path = tmp_path / kept.name
+    path.write_bytes(kept.read_bytes())
+    journal, report = Journal.reopen(path)
+    assert report.layout == 1
+    with pytest.raises(ReportError, match="its report has schema 1") as caught:
+        journal.go_on(resume(run_id=report.header.run_id))
+    assert "start a new run" in caught.value.remedy
+    journal.close()
+    assert path.read_bytes() == kept.read_bytes()
 
 
 @pytest.mark.parametrize("end", [True, False], ids=["with end line", "killed"])
