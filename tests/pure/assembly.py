@@ -4,7 +4,7 @@ A kernel of one wave reads eight words a lane into v1 to v8, runs the instructio
 Scalar registers s8 to s15 are the instructions' own.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -112,11 +112,14 @@ class Ran:
 
 
 def execute(architecture: str, body: str, inputs: np.ndarray | None = None, *, waves: int = 1, **parts) -> Ran:
-    """Run a kernel around some instructions; asserts nothing."""
+    """Run a kernel around some instructions; asserts nothing.
+
+    Without the checker, unless ``check`` is true: the instructions are under test, and wait for nothing.
+    """
     lanes = names_of(architecture).lanes * waves
     inputs = edge_rows(lanes) if inputs is None else np.ascontiguousarray(inputs, np.uint32)
     outputs = np.zeros((lanes, 4), np.uint32)
-    options = parts.pop("options", Options())
+    options = replace(parts.pop("options", Options()), check=parts.pop("check", False))
     text = kernel(architecture, "\n".join(f"\t{line}" for line in body.strip().splitlines()), waves=waves, **parts)
     return Ran(run(text, architecture, (1,), [inputs, outputs], options=options), inputs, outputs)
 

@@ -140,8 +140,13 @@ def test_pointers_into_a_buffer():
     assert np.array_equal(outputs[:, 0], store[1:, 0])
 
 
+WAIT = "\ts_waitcnt vmcnt(0)"
+
+
 def test_findings_name_the_source_line():
-    text = kernel("gfx942", '\t.file\t1 "/home/someone" "norm.py"\n\t.loc\t1 17 9\n\tglobal_load_dword v10, v1, s[4:5]')
+    text = kernel(
+        "gfx942", '\t.file\t1 "/home/someone" "norm.py"\n\t.loc\t1 17 9\n\tglobal_load_dword v10, v1, s[4:5]\n' + WAIT
+    )
     values = [np.full((64, 8), 1 << 16, np.uint32), np.zeros((64, 4), np.uint32)]
     (finding,) = run(text, "gfx942", (1,), values).findings
     assert finding.site.source == "norm.py:17"
@@ -151,7 +156,7 @@ def test_findings_name_the_source_line():
 
 def test_the_outermost_frame_is_named():
     line = "\t.loc\t2 50 30                         ; standard.py:50:30 @[ norm.py:25:38 ]\n"
-    text = kernel("gfx942", line + "\tglobal_load_dword v10, v1, s[4:5]")
+    text = kernel("gfx942", line + "\tglobal_load_dword v10, v1, s[4:5]\n" + WAIT)
     values = [np.full((64, 8), 1 << 16, np.uint32), np.zeros((64, 4), np.uint32)]
     (finding,) = run(text, "gfx942", (1,), values).findings
     assert finding.site.source == "norm.py:25"

@@ -343,7 +343,7 @@ def test_arguments_of_the_runtime():
     )
     text = kernel(
         "gfx942",
-        "\ts_load_dwordx4 s[8:11], s[0:1], 0x10\n\tv_mov_b32_e32 v10, s8\n"
+        "\ts_load_dwordx4 s[8:11], s[0:1], 0x10\n\ts_waitcnt lgkmcnt(0)\n\tv_mov_b32_e32 v10, s8\n"
         "\tv_mov_b32_e32 v11, s9\n\tv_mov_b32_e32 v12, s11",
     )
     text = text.replace("    .group_segment_fixed_size", hidden + "    .group_segment_fixed_size").replace(

@@ -49,9 +49,13 @@ def build(program: Program) -> Code:
     Raises:
         Unsupported: an instruction is not modelled.
     """
-    compiled = tuple(compile_instruction(program, item) for item in program.instructions)
+    return cut(program, tuple(compile_instruction(program, item) for item in program.instructions))
+
+
+def cut(program: Program, compiled: tuple[Compiled, ...]) -> Code:
+    """Cut a program into blocks. ``compiled`` has one item for each of its instructions."""
     entry = entry_of(program)
-    starts = _starts(program, entry)
+    starts = _starts(program, compiled, entry)
     ends = [*starts[1:], len(compiled)]
     blocks = {start: _block(compiled, start, end) for start, end in zip(starts, ends, strict=True)}
     return Code(program, compiled, blocks, entry)
@@ -67,14 +71,14 @@ def entry_of(program: Program) -> int:
     return program.aligned[0] if preloads and program.aligned else 0
 
 
-def _starts(program: Program, entry: int) -> list[int]:
+def _starts(program: Program, compiled: tuple[Compiled, ...], entry: int) -> list[int]:
     """First instructions of all blocks."""
     starts = {0, entry}
-    for index, item in enumerate(program.instructions):
+    for index, item in enumerate(step.instruction for step in compiled):
         if ends_block(item):
             starts.add(index + 1)
             starts.update(program.labels[name] for name in item.operands if name in program.labels)
-    return sorted(start for start in starts if start < len(program.instructions))
+    return sorted(start for start in starts if start < len(compiled))
 
 
 def _block(compiled: tuple[Compiled, ...], start: int, end: int) -> Block:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from portkit.emulate.amdgcn.check import Check, Judged, judge
 from portkit.emulate.amdgcn.execute import Code, Meter, Runner, build, vector_registers
 from portkit.emulate.amdgcn.machine import Machine, Service
 from portkit.emulate.amdgcn.operands import TTMP, Type
@@ -35,6 +36,12 @@ def load(text: str) -> Code:
     program = parse(text)
     _check_modes(program)
     return build(program)
+
+
+@functools.lru_cache(maxsize=64)
+def judged(text: str) -> Judged:
+    """What is wrong with the code of a text whatever the data; kept as the code is."""
+    return judge(load(text))
 
 
 def _check_modes(program: Program) -> None:
@@ -313,6 +320,8 @@ def run(
     try:
         launch = Launch(_code_for(text, architecture), grid, values, waves, shared_bytes, options or Options())
         launch.check_budget()
+        if launch.options.check:
+            launch.attach.append(Check(judged(text), launch.memory, launch.grid).attach)
         launch.run()
     except Halt as error:
         halt = error

@@ -45,6 +45,7 @@ class Access:
     active: Mask | None  # of the selected waves; None: one access a wave, by the scalar unit
     write: bool
     atomic: bool = False
+    words: Words | None = None  # of a write that is not atomic, one row an access
 
     @property
     def waves(self) -> NDArray[np.int64]:
@@ -52,6 +53,8 @@ class Access:
         numbers = self.machine.selected()
         if self.active is None:
             return numbers
+        if self.at.size == self.active.size:
+            return np.repeat(numbers, self.machine.lanes)
         return numbers[np.nonzero(self.active)[0]]
 
     @property
@@ -278,7 +281,7 @@ class Machine:
         """Checked write of global memory."""
         self._check_global(site, at, size, active)
         if self.observer:
-            self.observer(Access(site, at, size, self, active, write=True))
+            self.observer(Access(site, at, size, self, active, write=True, words=words))
         self.memory.store(at, size, words)
 
     def touch_atomically(self, site: Site, at: Offsets, size: int, active: Mask | None) -> None:
@@ -330,7 +333,7 @@ class Machine:
         """Checked write of shared memory. ``at`` is ``[selected waves, lanes]``, ``words`` one row an active lane."""
         place = self.locate_shared(site, at, size, active)
         if self.shared_observer:
-            self.shared_observer(Access(site, place, size, self, active, write=True))
+            self.shared_observer(Access(site, place, size, self, active, write=True, words=words))
         self.shared.store(place, size, words)
 
     def touch_shared_atomically(self, site: Site, at: Offsets, size: int, active: Mask) -> Offsets:

@@ -44,6 +44,7 @@ class Options:
     seed: int = 0  # of Order.SEEDED
     budget: int = 2_000_000_000  # lane-instructions of a launch
     poison: int = POISON  # word of what nothing wrote
+    check: bool = True  # for races, reads of what nothing wrote, and missing waits
     lanes_at_once: int = 4096  # of whole workgroups that run in one chunk
 
 

@@ -1,0 +1,180 @@
+"""Attaches the checker to launches: judges the program once, and every access of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.emulate.amdgcn.definitions import unwritten_reads
+from portkit.emulate.amdgcn.execute import Block, Code, Runner
+from portkit.emulate.amdgcn.machine import Access, Machine
+from portkit.emulate.amdgcn.waits import missing_waits
+from portkit.emulate.core.bytestore import Bytes, ByteStore
+from portkit.emulate.core.checker import Conflict, GlobalRaces, Ledger, Use, Values
+from portkit.emulate.core.findings import Finding, Kind
+from portkit.emulate.core.launch import Grid
+from portkit.emulate.core.memory import Allocation, Memory
+
+Judged = Mapping[int, Sequence[Finding]]
+"""First instruction of a block → what is wrong with the block whatever the data."""
+
+
+def judge(code: Code) -> Judged:
+    """What is wrong with a program whatever the data."""
+    waits, reads = missing_waits(code), unwritten_reads(code)
+    return {start: (*waits.get(start, ()), *reads.get(start, ())) for start in waits.keys() | reads.keys()}
+
+
+class Check:
+    """The checker of one launch.
+
+    Args:
+        judged: what is wrong with the program; noted where a wave runs it.
+        memory: global memory.
+        grid: workgroups in x, y, z.
+    """
+
+    def __init__(self, judged: Judged, memory: Memory, grid: Sequence[int]) -> None:
+        self.judged, self.memory = judged, memory
+        self.grid = (*grid, 1, 1)[:3]
+        count = int(np.prod(self.grid))
+        self.races = GlobalRaces(count) if count > 1 else None
+        self.kernel_arguments = memory.allocations[0].end
+
+    def attach(self, runner: Runner) -> None:
+        """Watch one chunk of workgroups."""
+        machine = runner.machine
+        if self.judged:
+            runner.watch = self._on_block
+        if self.races or self.memory.written is not None:
+            machine.observer = _GlobalCheck(self, machine)
+        shared = _SharedCheck(machine)
+        machine.shared_observer = shared
+        runner.at_barrier = shared.at_barrier
+
+    def _on_block(self, machine: Machine, block: Block) -> bool:
+        for finding in self.judged.get(block.start, ()):
+            machine.note(dataclasses.replace(finding, place=machine.place(0, None)))
+        return False
+
+    def number(self, group: Grid) -> int:
+        """A workgroup's number within the launch."""
+        x, y, z = group
+        return x + self.grid[0] * (y + self.grid[1] * z)
+
+    def workgroup(self, number: int) -> Grid:
+        """The workgroup of a number."""
+        rest, x = divmod(number, self.grid[0])
+        z, y = divmod(rest, self.grid[1])
+        return x, y, z
+
+
+class _GlobalCheck:
+    """Of global memory, for one chunk."""
+
+    def __init__(self, check: Check, machine: Machine) -> None:
+        self.check, self.memory, self.machine = check, check.memory, machine
+        numbers = np.array([check.number(group) for group in machine.groups], np.int64)
+        self.group_of_wave: NDArray[np.int64] = numbers[machine.group]
+
+    def __call__(self, access: Access) -> None:
+        if not access.at.size:
+            return
+        use = _use(access)
+        if use is not Use.WRITE and (first := self.memory.first_unwritten(access.at, access.size)) is not None:
+            self._unwritten(access, first)
+        if self.check.races and int(access.at[0]) >= self.check.kernel_arguments:
+            self._races(self.check.races, use, access)
+
+    def _unwritten(self, access: Access, which: int) -> None:
+        where = self.memory.containing(int(access.at[which]))
+        assert where
+        offset = int(access.at[which]) - where.start
+        message = f"{access.size} bytes of {where.name}[{offset}] are read, and nothing wrote them"
+        place = self.machine.place(which, access.active)
+        self.machine.note(Finding(Kind.UNWRITTEN_GLOBAL, message, access.site, place, offset, where.name))
+
+    def _races(self, races: GlobalRaces, use: Use, access: Access) -> None:
+        """Accesses to more than one allocation at once are rare, and left unjudged."""
+        where = self.memory.containing(int(access.at.min()))
+        if where is None or int(access.at.max()) >= where.end:
+            return
+        groups = self.group_of_wave[access.waves]
+        conflict = races.note(use, where, access.at - where.start, access.size, groups, _values(access, self.memory))
+        if conflict:
+            self._race(access, where, conflict)
+
+    def _race(self, access: Access, where: Allocation, conflict: Conflict) -> None:
+        message = f"{_verb(access)} {where.name}[{conflict.byte}], which {self._other(conflict)}, in no order"
+        place = self.machine.place(conflict.which, access.active)
+        self.machine.note(Finding(Kind.GLOBAL_RACE, message, access.site, place, conflict.byte, where.name))
+
+    def _other(self, conflict: Conflict) -> str:
+        by = "several workgroups" if conflict.other is None else f"workgroup {self.check.workgroup(conflict.other)}"
+        return f"{by} {_DONE[conflict.use]}"
+
+
+class _SharedCheck:
+    """Of shared memory, for one chunk."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.ledger = Ledger(machine.shared.bytes.size) if machine.waves_per_group > 1 else None
+
+    def at_barrier(self, machine: Machine, group: int) -> None:
+        """Accesses before a barrier are in order with those behind it."""
+        if self.ledger:
+            start = group * machine.shared.stride
+            self.ledger.forget(start, start + machine.shared.stride)
+
+    def __call__(self, access: Access) -> None:
+        if not access.at.size:
+            return
+        shared = self.machine.shared
+        use = _use(access)
+        if use is not Use.WRITE and (first := shared.first_unwritten(access.at, access.size)) is not None:
+            message = f"{access.size} bytes are read, and nothing wrote them"
+            self._note(Kind.UNWRITTEN_SHARED, message, access, first, int(access.at[first]))
+        if self.ledger:
+            waves = access.waves % self.machine.waves_per_group
+            conflict = self.ledger.note(use, access.at, access.size, waves, _values(access, shared))
+            if conflict:
+                self._race(access, conflict)
+
+    def _race(self, access: Access, conflict: Conflict) -> None:
+        by = "several waves" if conflict.other is None else f"wave {conflict.other}"
+        message = f"{_verb(access)} a byte that {by} {_DONE[conflict.use]}, with no barrier between"
+        self._note(Kind.SHARED_RACE, message, access, conflict.which, conflict.byte)
+
+    def _note(self, kind: Kind, message: str, access: Access, which: int, byte: int) -> None:
+        offset = byte % self.machine.shared.stride
+        place = self.machine.place(which, access.active)
+        self.machine.note(Finding(kind, message, access.site, place, offset, "shared"))
+
+
+_DONE = {Use.READ: "read", Use.WRITE: "wrote", Use.ATOMIC: "changed by an atomic"}
+
+
+def _use(access: Access) -> Use:
+    if access.atomic:
+        return Use.ATOMIC
+    return Use.WRITE if access.write else Use.READ
+
+
+def _verb(access: Access) -> str:
+    return {Use.READ: "reads", Use.WRITE: "writes", Use.ATOMIC: "changes by an atomic"}[_use(access)]
+
+
+def _values(access: Access, store: ByteStore) -> Values | None:
+    """Of a write that is not atomic."""
+    words = access.words
+    if words is None:
+        return None
+
+    def after() -> Bytes:
+        return np.ascontiguousarray(words).view(np.uint8).reshape(access.at.size, -1)[:, : access.size]
+
+    return Values(lambda: store.bytes[access.at[:, None] + np.arange(access.size)], after)

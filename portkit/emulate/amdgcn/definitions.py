@@ -1,0 +1,73 @@
+"""Registers that are read where no way from the entry has written them.
+
+Judged on the program: a read is a fault where *no* way writes the register before it. Registers that only some
+ways or some lanes write are not told apart, since compilers leave those undefined with reason: a value that no
+active lane uses needs no definition.
+"""
+
+from __future__ import annotations
+
+import re
+
+from portkit.emulate.amdgcn.execute import Block, Code
+from portkit.emulate.amdgcn.flow import solve
+from portkit.emulate.amdgcn.isa.registry import Compiled
+from portkit.emulate.amdgcn.operands import EXEC, TTMP, File
+from portkit.emulate.amdgcn.program import Program
+from portkit.emulate.core.findings import Finding, Kind
+
+Registers = frozenset[tuple[File, int]]
+
+
+def at_entry(program: Program) -> Registers:
+    """What the hardware fills before the first instruction (LLVM, AMDGPU usage, "Initial Kernel Execution State")."""
+    ids = range(program.directive("user_sgpr_count") + 4)
+    scalars = {*ids, EXEC, EXEC + 1, *range(TTMP, TTMP + 16)}
+    return frozenset({(File.VECTOR, 0), *((File.SCALAR, index) for index in scalars)})
+
+
+def unwritten_reads(code: Code) -> dict[int, list[Finding]]:
+    """Instructions that read a register that nothing wrote, by the first instruction of their block."""
+    written = [frozenset(item.uses.writes) for item in code.compiled]
+
+    def through(block: Block, state: Registers) -> Registers:
+        return state.union(*written[block.start : block.after])
+
+    states = solve(code, at_entry(code.program), through, frozenset.union)
+    judged = {start: _judge(code.compiled[start : code.blocks[start].after], known) for start, known in states.items()}
+    return {start: found for start, found in judged.items() if found}
+
+
+_WIDE_INTEGER = re.compile(r"v_\w+_[biu]64(_|$)")
+_ACCUMULATES = re.compile(r"v_(mfma|smfmac|wmma|swmmac|fmac|mac|dot|pk_fmac)")
+
+
+def judged_reads(item: Compiled) -> set[tuple[File, int]]:
+    """Reads that need a definition.
+
+    Left out are 64-bit integer arithmetic on vectors, of which programs often use the low half alone, and
+    registers that an instruction changes in part (a lane, a half), which it only reads to keep the rest.
+    """
+    name = item.instruction.mnemonic
+    if _WIDE_INTEGER.match(name):
+        return set()
+    return item.uses.reads if _ACCUMULATES.match(name) else item.uses.reads - item.uses.writes
+
+
+def _judge(items: tuple[Compiled, ...], known: Registers) -> list[Finding]:
+    found, so_far = [], set(known)
+    for item in items:
+        missing = min(judged_reads(item) - so_far, key=_place, default=None)
+        if missing is not None:
+            found.append(_finding(item, missing))
+        so_far |= item.uses.writes
+    return found
+
+
+def _place(register: tuple[File, int]) -> tuple[str, int]:
+    return register[0].value, register[1]
+
+
+def _finding(item: Compiled, register: tuple[File, int]) -> Finding:
+    message = f"{register[0].value}{register[1]} is read, and nothing wrote it"
+    return Finding(Kind.UNWRITTEN_REGISTER, message, item.instruction.site)

@@ -1,0 +1,219 @@
+"""Races and reads of what nothing wrote, found from the accesses of a run.
+
+Two accesses of different agents race when they touch one byte, at least one of them writes, not both are
+atomic, and nothing orders them. Agents are waves where memory is shared by a workgroup and barriers order them, and
+workgroups where memory is global and nothing orders them but atomics.
+
+Everything here is kept in arrays of tags, so a check is a gather and a scatter beside the access's own.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.emulate.core.bytestore import Bytes, Offsets, low_bits
+from portkit.emulate.core.memory import Allocation
+
+Agents: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+Tags: TypeAlias = NDArray[np.int32]
+
+KEPT = 1 << 22
+"""Reads of an allocation that are kept unjudged, about."""
+
+MANY = -1
+"""Tag of what several agents touched; 0 is none, and n + 1 agent n."""
+
+
+class Use(enum.Enum):
+    """What an access does with its bytes."""
+
+    READ = "read"
+    WRITE = "write"
+    ATOMIC = "atomic"
+
+
+CONFLICTS = {
+    Use.READ: (Use.WRITE, Use.ATOMIC),
+    Use.WRITE: (Use.WRITE, Use.READ, Use.ATOMIC),
+    Use.ATOMIC: (Use.WRITE, Use.READ),
+}
+"""Use → earlier uses by another agent that it races with."""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Two accesses that nothing orders."""
+
+    which: int  # number of the access that found it
+    byte: int  # offset of the byte
+    other: int | None  # the agent whose access came first; None: several
+    use: Use  # of the earlier access
+
+
+@dataclass(frozen=True)
+class Values:
+    """Bytes of writes, ``[accesses, size]``, fetched only where two writes meet.
+
+    To write what is there already is no race with another write, as where several agents hold one value.
+    """
+
+    before: Callable[[], Bytes]
+    after: Callable[[], Bytes]
+
+
+class Ledger:
+    """Who touched each granule of a range of memory, by use.
+
+    Args:
+        size: bytes of the range.
+
+    Attributes:
+        granule: bytes that share a tag; becomes finer with the accesses.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size, self.granule = size, 4
+        self.tags: dict[Use, Tags] = {}
+
+    def _of(self, use: Use) -> Tags:
+        if use not in self.tags:
+            self.tags[use] = np.zeros(-(-self.size // self.granule), np.int32)
+        return self.tags[use]
+
+    def _refine(self, at: Offsets, size: int) -> None:
+        """Make granules so fine that the accesses consist of whole ones."""
+        needed = min(self.granule, (size | low_bits(at)) & -(size | low_bits(at)))
+        if needed < self.granule:
+            self.tags = {use: np.repeat(tags, self.granule // needed) for use, tags in self.tags.items()}
+            self.granule = needed
+
+    def forget(self, start: int, end: int) -> None:
+        """Order everything in a range before what comes."""
+        for tags in self.tags.values():
+            tags[start // self.granule : -(-end // self.granule)] = 0
+
+    def note(self, use: Use, at: Offsets, size: int, agents: Agents, values: Values | None = None) -> Conflict | None:
+        """Note accesses, and find one that races with an earlier one, or with another of the same instruction.
+
+        Args:
+            use: what they do.
+            at: offset of each, bytes.
+            size: bytes of each.
+            agents: who makes each.
+            values: of writes.
+        """
+        self._refine(at, size)
+        count = size // self.granule
+        place = at // self.granule if count == 1 else (at // self.granule)[:, None] + np.arange(count)
+        own = (agents + 1).astype(np.int32)
+        own = own if count == 1 else np.broadcast_to(own[:, None], place.shape)
+        conflict = self._earlier(use, place, own, values)
+        return self._enter(use, place, own, values) or conflict
+
+    def _earlier(self, use: Use, place: Offsets, own: Tags, values: Values | None) -> Conflict | None:
+        for earlier in CONFLICTS[use]:
+            if earlier not in self.tags:
+                continue
+            tags = self.tags[earlier][place]
+            found = (tags != 0) & (tags != own)
+            if earlier is use and values and found.any():
+                found &= self._differ(values.before(), values.after(), place)
+            if found.any():
+                return self._conflict(found, tags, place, earlier)
+        return None
+
+    def _enter(self, use: Use, place: Offsets, own: Tags, values: Values | None) -> Conflict | None:
+        tags = self._of(use)
+        if use is not Use.WRITE:
+            seen = tags[place]
+            tags[place] = np.where((seen == 0) | (seen == own), own, MANY)
+            tags[place[tags[place] != own]] = MANY
+            return None
+        tags[place] = own
+        shared = tags[place] != own
+        if values and shared.any() and (shared := shared & self._disagree(values.after(), place)).any():
+            return self._conflict(shared, tags[place], place, use)
+        return None
+
+    def _differ(self, left: Bytes, right: Bytes, place: Offsets) -> Mask:
+        """By granule."""
+        return np.asarray((left != right).reshape(*place.shape, self.granule).any(axis=-1))
+
+    def _disagree(self, values: Bytes, place: Offsets) -> Mask:
+        """Whether a granule gets another value than the one that the last access leaves there."""
+        _, number = np.unique(place.reshape(-1), return_inverse=True)
+        rows = values.reshape(-1, self.granule)
+        last = np.zeros_like(rows)
+        last[number.reshape(-1)] = rows
+        return self._differ(last[number.reshape(-1)], rows, place)
+
+    def _conflict(self, found: Mask, tags: Tags, place: Offsets, use: Use) -> Conflict:
+        which = int(np.argmax(found.reshape(-1)))
+        other = int(tags.reshape(-1)[which])
+        byte = int(place.reshape(-1)[which]) * self.granule
+        return Conflict(which * place.shape[0] // place.size, byte, None if other == MANY else other - 1, use)
+
+
+@dataclass
+class GlobalRaces:
+    """Races between workgroups in global memory.
+
+    Reads of an allocation are only kept, and judged once the kernel writes to it, or never: most of what a kernel
+    reads it does not write. Two workgroups that both used an atomic are taken to be ordered by it, as by a lock or a
+    counter.
+
+    Args:
+        workgroups: of the launch.
+    """
+
+    workgroups: int
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    kept: dict[str, list[tuple[Offsets, int, Agents]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.synchronised: Mask = np.zeros(self.workgroups, np.bool_)
+
+    def note(
+        self,
+        use: Use,
+        where: Allocation,
+        at: Offsets,
+        size: int,
+        groups: Agents,
+        values: Values | None = None,
+    ) -> Conflict | None:
+        """As ``Ledger.note``, with offsets into the allocation."""
+        if use is Use.ATOMIC:
+            self.synchronised[groups] = True
+        if use is Use.READ and where.name not in self.ledgers:
+            self._keep(where, at, size, groups)
+            return None
+        ledger = self._ledger(where)
+        return self._unordered(ledger.note(use, at, size, groups, values), groups)
+
+    def _keep(self, where: Allocation, at: Offsets, size: int, groups: Agents) -> None:
+        reads = self.kept.setdefault(where.name, [])
+        reads.append((at, size, groups))
+        if len(reads) * at.size > KEPT:
+            self._ledger(where)
+
+    def _ledger(self, where: Allocation) -> Ledger:
+        if where.name not in self.ledgers:
+            ledger = self.ledgers[where.name] = Ledger(where.size)
+            for at, size, groups in self.kept.pop(where.name, []):
+                ledger.note(Use.READ, at, size, groups)
+        return self.ledgers[where.name]
+
+    def _unordered(self, conflict: Conflict | None, groups: Agents) -> Conflict | None:
+        if conflict is None or not self.synchronised.any():
+            return conflict
+        mine = self.synchronised[groups[conflict.which]]
+        others = conflict.other is None or self.synchronised[conflict.other]
+        return None if mine and others else conflict

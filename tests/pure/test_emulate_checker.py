@@ -1,0 +1,185 @@
+"""The checker: missing waits, races, and reads of what nothing wrote."""
+
+import pytest
+
+pytest.importorskip("numpy", reason="the emulator needs NumPy")
+
+import numpy as np
+from assembly import execute, names_of
+
+from portkit.emulate.core.checker import GlobalRaces, Ledger, Use, Values
+from portkit.emulate.core.memory import Allocation
+
+LOAD = {"gfx942": "global_load_dword", "gfx1100": "global_load_b32", "gfx1201": "global_load_b32"}
+SCALAR_LOAD = {"gfx942": "s_load_dword", "gfx1100": "s_load_b32", "gfx1201": "s_load_b32"}
+READ = {"gfx942": "ds_read_b32", "gfx1100": "ds_load_b32", "gfx1201": "ds_load_b32"}
+WRITE = {"gfx942": "ds_write_b32", "gfx1100": "ds_store_b32", "gfx1201": "ds_store_b32"}
+SHARED_WAIT = {"gfx942": "s_waitcnt lgkmcnt(0)", "gfx1100": "s_waitcnt lgkmcnt(0)", "gfx1201": "s_wait_dscnt 0x0"}
+SCALAR_WAIT = {**SHARED_WAIT, "gfx1201": "s_wait_kmcnt 0x0"}
+LAST_BUT_ONE = {"gfx942": "s_waitcnt vmcnt(1)", "gfx1100": "s_waitcnt vmcnt(1)", "gfx1201": "s_wait_loadcnt 0x1"}
+BARRIER = {"gfx942": "s_barrier", "gfx1100": "s_barrier", "gfx1201": "s_barrier_signal -1\ns_barrier_wait -1"}
+
+
+@pytest.fixture(params=LOAD)
+def architecture(request):
+    return request.param
+
+
+def found(architecture, body, **parts):
+    """Kinds of findings."""
+    done = execute(architecture, body, check=True, **parts).emulation
+    return [str(item.kind) for item in done.findings]
+
+
+def test_a_load_is_used_before_its_wait(architecture):
+    load = f"{LOAD[architecture]} v10, v20, s[4:5]"
+    assert found(architecture, load) == ["missing_wait"]
+    assert found(architecture, f"{load}\n{names_of(architecture).wait}") == []
+
+
+def test_a_wait_for_all_but_one(architecture):
+    """It makes sure of the first of two loads, not of the second."""
+    loads = "\n".join(f"{LOAD[architecture]} v2{n}, v20, s[4:5]" for n in (1, 2))
+    wait = LAST_BUT_ONE[architecture]
+    assert found(architecture, f"{loads}\n{wait}\nv_mov_b32_e32 v10, v21") == []
+    assert found(architecture, f"{loads}\n{wait}\nv_mov_b32_e32 v10, v22") == ["missing_wait"]
+
+
+def test_the_target_of_a_load_is_overwritten_before_its_wait(architecture):
+    assert found(architecture, f"{LOAD[architecture]} v21, v20, s[4:5]\nv_mov_b32_e32 v21, 0") == ["missing_wait"]
+
+
+def test_a_scalar_load_needs_a_wait_for_all(architecture):
+    """Scalar loads may end in any order."""
+    load = "\n".join(f"{SCALAR_LOAD[architecture]} s{n}, s[4:5], 0x0" for n in (8, 9))
+    use, wait = "v_mov_b32_e32 v10, s8", SCALAR_WAIT[architecture]
+    assert found(architecture, f"{load}\n{wait}\n{use}") == []
+    for other in ("", wait.replace("0)", "1)").replace("0x0", "0x1")):
+        assert found(architecture, f"{load}\n{other}\n{use}") == ["missing_wait"]
+
+
+def test_a_wait_that_one_of_two_ways_misses(architecture):
+    load, wait = f"{LOAD[architecture]} v21, v20, s[4:5]", names_of(architecture).wait
+    body = f"{load}\ns_cmp_eq_u32 s4, s4\ns_cbranch_scc0 .Lon\n{wait}\n.Lon:\nv_mov_b32_e32 v10, v21"
+    assert found(architecture, body) == ["missing_wait"]
+
+
+def exchange(architecture, *, wait=True, barrier=True, written=True):
+    """Each wave of two writes its lanes' words, and reads those of the other."""
+    lanes, size = names_of(architecture).lanes, 4 * names_of(architecture).lanes
+    lines = [
+        f"v_lshlrev_b32_e32 v20, 2, v0\nv_xor_b32_e32 v21, {size:#x}, v20",
+        f"{WRITE[architecture]} v20, v1" if written else "",
+        SHARED_WAIT[architecture] if wait else "",
+        BARRIER[architecture] if barrier else "",
+        f"{READ[architecture]} v10, v21\n{SHARED_WAIT[architecture]}",
+    ]
+    return found(architecture, "\n".join(lines), waves=2, shared=8 * lanes)
+
+
+def test_shared_memory_between_waves(architecture):
+    assert exchange(architecture) == []
+    assert exchange(architecture, barrier=False) == ["shared_race"]
+    assert exchange(architecture, wait=False) == ["missing_wait"]
+    assert exchange(architecture, written=False) == ["unwritten_shared"]
+
+
+def test_a_race_names_both_waves_and_the_byte():
+    body = "v_lshlrev_b32 v20, 2, v0\nds_write_b32 v20, v1\nv_xor_b32 v21, 0x100, v20\ns_waitcnt lgkmcnt(0)\n"
+    body += "ds_read_b32 v10, v21\ns_waitcnt lgkmcnt(0)"
+    (finding,) = execute("gfx942", body, check=True, waves=2, shared=512).emulation.findings
+    assert (finding.place.wave, finding.place.lane, finding.offset, finding.buffer) == (0, 0, 0x100, "shared")
+    assert "wave 1 wrote" in finding.message
+
+
+def test_a_register_that_nothing_wrote(architecture):
+    (finding,) = execute(architecture, "v_add_f32_e32 v10, v99, v1", check=True).emulation.findings
+    assert (str(finding.kind), finding.place.workgroup) == ("unwritten_register", (0, 0, 0))
+    assert "v99" in finding.message
+
+
+def test_a_register_that_one_way_wrote_is_left_unjudged():
+    body = "s_cmp_eq_u32 s4, s4\ns_cbranch_scc1 .Lon\nv_mov_b32_e32 v99, 0\n.Lon:\nv_mov_b32_e32 v10, v99"
+    assert found("gfx942", body) == []
+
+
+# -- ledgers
+
+
+def at(*offsets):
+    return np.array(offsets, np.int64)
+
+
+def by(*agents):
+    return np.array(agents, np.int64)
+
+
+def values(before, after):
+    """Of four bytes each."""
+    return Values(
+        lambda: np.array(before, "<u4")[:, None].view(np.uint8), lambda: np.array(after, "<u4")[:, None].view(np.uint8)
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "races"),
+    [
+        *((Use.READ, use, use is not Use.READ) for use in Use),
+        *((Use.WRITE, use, True) for use in Use),
+        *((Use.ATOMIC, use, use is not Use.ATOMIC) for use in Use),
+    ],
+)
+def test_every_pair_of_uses(first, second, races):
+    ledger = Ledger(64)
+    assert ledger.note(first, at(8), 4, by(0)) is None
+    assert ledger.note(second, at(8), 4, by(0)) is None
+    conflict = ledger.note(second, at(0, 8), 4, by(1, 1))
+    assert (conflict is not None) == races
+    if conflict:
+        assert (conflict.which, conflict.byte, conflict.other) == (1, 8, 0)
+
+
+def test_neighbouring_bytes_are_no_race():
+    ledger = Ledger(64)
+    assert ledger.note(Use.WRITE, at(0, 2), 2, by(0, 1)) is None
+    assert ledger.note(Use.WRITE, at(4, 5, 6), 1, by(0, 1, 2)) is None
+    conflict = ledger.note(Use.WRITE, at(4), 4, by(1))
+    assert (conflict.byte, conflict.other) == (4, 0)
+
+
+def test_two_writes_of_one_value_are_no_race():
+    ledger = Ledger(64)
+    assert ledger.note(Use.WRITE, at(8, 8), 4, by(0, 1), values([0, 0], [7, 7])) is None
+    assert ledger.note(Use.WRITE, at(8), 4, by(2), values([7], [7])) is None
+    assert ledger.note(Use.WRITE, at(8), 4, by(3), values([7], [8])) is not None
+    assert ledger.note(Use.WRITE, at(16, 16), 4, by(0, 1), values([0, 0], [7, 8])) is not None
+
+
+def test_a_byte_that_several_read():
+    ledger = Ledger(64)
+    assert ledger.note(Use.READ, at(8, 8, 8), 4, by(0, 1, 0)) is None
+    conflict = ledger.note(Use.WRITE, at(8), 4, by(1))
+    assert (conflict.use, conflict.other) == (Use.READ, None)
+
+
+def test_what_is_forgotten_is_no_race():
+    ledger = Ledger(64)
+    ledger.note(Use.WRITE, at(0, 32), 4, by(0, 0))
+    ledger.forget(0, 32)
+    assert ledger.note(Use.READ, at(0), 4, by(1)) is None
+    assert ledger.note(Use.READ, at(32), 4, by(1)) is not None
+
+
+def test_workgroups_that_both_used_an_atomic_are_in_order():
+    races, where = GlobalRaces(3), Allocation("x", 0, 64)
+    races.note(Use.ATOMIC, Allocation("lock", 64, 4), at(0, 0), 4, by(0, 1))
+    assert races.note(Use.WRITE, where, at(0), 4, by(0)) is None
+    assert races.note(Use.WRITE, where, at(0), 4, by(1)) is None
+    assert races.note(Use.WRITE, where, at(0), 4, by(2)) is not None
+
+
+def test_reads_are_judged_once_their_buffer_is_written():
+    races, where = GlobalRaces(2), Allocation("x", 0, 64)
+    assert races.note(Use.READ, where, at(0, 4), 4, by(0, 0)) is None
+    conflict = races.note(Use.WRITE, where, at(4), 4, by(1))
+    assert (conflict.byte, conflict.other, conflict.use) == (4, 0, Use.READ)
