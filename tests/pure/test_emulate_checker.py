@@ -7,7 +7,7 @@ pytest.importorskip("numpy", reason="the emulator needs NumPy")
 import numpy as np
 from assembly import execute, names_of
 
-from portkit.emulate.core.checker import GlobalRaces, Ledger, Use, Values
+from portkit.emulate.core.checker import MANY, GlobalRaces, Ledger, Use, Values, agent_of, global_tags, group_of
 from portkit.emulate.core.memory import Allocation
 
 LOAD = {"gfx942": "global_load_dword", "gfx1100": "global_load_b32", "gfx1201": "global_load_b32"}
@@ -111,7 +111,14 @@ def at(*offsets):
 
 
 def by(*agents):
-    return np.array(agents, np.int64)
+    """Tags of agents counted from 0."""
+    return np.array(agents, np.int32) + 1
+
+
+def of(*waves, epoch=0):
+    """Tags of waves of workgroups, ``(group, wave)``."""
+    groups, agents = np.array(waves, np.int64).T
+    return global_tags(groups, np.full_like(groups, epoch), agents)
 
 
 def values(before, after):
@@ -136,7 +143,7 @@ def test_every_pair_of_uses(first, second, races):
     conflict = ledger.note(second, at(0, 8), 4, by(1, 1))
     assert (conflict is not None) == races
     if conflict:
-        assert (conflict.which, conflict.byte, conflict.other) == (1, 8, 0)
+        assert (conflict.which, conflict.byte, conflict.other) == (1, 8, 1)
 
 
 def test_neighbouring_bytes_are_no_race():
@@ -144,7 +151,7 @@ def test_neighbouring_bytes_are_no_race():
     assert ledger.note(Use.WRITE, at(0, 2), 2, by(0, 1)) is None
     assert ledger.note(Use.WRITE, at(4, 5, 6), 1, by(0, 1, 2)) is None
     conflict = ledger.note(Use.WRITE, at(4), 4, by(1))
-    assert (conflict.byte, conflict.other) == (4, 0)
+    assert (conflict.byte, conflict.other) == (4, 1)
 
 
 def test_two_writes_of_one_value_are_no_race():
@@ -159,7 +166,7 @@ def test_a_byte_that_several_read():
     ledger = Ledger(64)
     assert ledger.note(Use.READ, at(8, 8, 8), 4, by(0, 1, 0)) is None
     conflict = ledger.note(Use.WRITE, at(8), 4, by(1))
-    assert (conflict.use, conflict.other) == (Use.READ, None)
+    assert (conflict.use, conflict.other) == (Use.READ, MANY)
 
 
 def test_what_is_forgotten_is_no_race():
@@ -172,14 +179,34 @@ def test_what_is_forgotten_is_no_race():
 
 def test_workgroups_that_both_used_an_atomic_are_in_order():
     races, where = GlobalRaces(3), Allocation("x", 0, 64)
-    races.note(Use.ATOMIC, Allocation("lock", 64, 4), at(0, 0), 4, by(0, 1))
-    assert races.note(Use.WRITE, where, at(0), 4, by(0)) is None
-    assert races.note(Use.WRITE, where, at(0), 4, by(1)) is None
-    assert races.note(Use.WRITE, where, at(0), 4, by(2)) is not None
+    races.note(Use.ATOMIC, Allocation("lock", 64, 4), at(0, 0), 4, of((0, 0), (1, 0)))
+    assert races.note(Use.WRITE, where, at(0), 4, of((0, 0))) is None
+    assert races.note(Use.WRITE, where, at(0), 4, of((1, 0))) is None
+    assert races.note(Use.WRITE, where, at(0), 4, of((2, 0))) is not None
 
 
 def test_reads_are_judged_once_their_buffer_is_written():
     races, where = GlobalRaces(2), Allocation("x", 0, 64)
-    assert races.note(Use.READ, where, at(0, 4), 4, by(0, 0)) is None
-    conflict = races.note(Use.WRITE, where, at(4), 4, by(1))
-    assert (conflict.byte, conflict.other, conflict.use) == (4, 0, Use.READ)
+    assert races.note(Use.READ, where, at(0, 4), 4, of((0, 3), (0, 3))) is None
+    conflict = races.note(Use.WRITE, where, at(4), 4, of((1, 0)))
+    assert (conflict.byte, group_of(conflict.other), agent_of(conflict.other), conflict.use) == (4, 0, 3, Use.READ)
+
+
+def test_a_barrier_orders_the_waves_of_a_workgroup_only():
+    races, where = GlobalRaces(2), Allocation("x", 0, 64)
+    assert races.note(Use.WRITE, where, at(0), 4, of((0, 0))) is None
+    assert races.note(Use.READ, where, at(0), 4, of((0, 0))) is None
+    assert agent_of(races.note(Use.READ, where, at(0), 4, of((0, 1))).other) == 0
+    assert races.note(Use.READ, where, at(0), 4, of((0, 1), epoch=1)) is None
+    assert group_of(races.note(Use.READ, where, at(0), 4, of((1, 0), epoch=1)).other) == 0
+
+
+def test_what_several_waves_read_is_written_behind_a_barrier():
+    races, where = GlobalRaces(2), Allocation("x", 0, 64)
+    races.note(Use.READ, where, at(0, 0), 4, of((0, 0), (0, 1)))
+    assert races.note(Use.WRITE, where, at(0), 4, of((0, 0), epoch=1)) is None
+    races.note(Use.READ, where, at(4, 4), 4, of((0, 0), (0, 1)))
+    conflict = races.note(Use.WRITE, where, at(4), 4, of((0, 0)))
+    assert (group_of(conflict.other), agent_of(conflict.other)) == (0, None)
+    races.note(Use.READ, where, at(8, 8), 4, of((0, 0), (1, 0)))
+    assert races.note(Use.WRITE, where, at(8), 4, of((0, 0), epoch=1)).other == MANY

@@ -13,7 +13,17 @@ from portkit.emulate.amdgcn.execute import Block, Code, Runner
 from portkit.emulate.amdgcn.machine import Access, Machine
 from portkit.emulate.amdgcn.waits import missing_waits
 from portkit.emulate.core.bytestore import Bytes, ByteStore
-from portkit.emulate.core.checker import Conflict, GlobalRaces, Ledger, Use, Values
+from portkit.emulate.core.checker import (
+    MANY,
+    Conflict,
+    GlobalRaces,
+    Ledger,
+    Use,
+    Values,
+    agent_of,
+    global_tags,
+    group_of,
+)
 from portkit.emulate.core.findings import Finding, Kind
 from portkit.emulate.core.launch import Grid
 from portkit.emulate.core.memory import Allocation, Memory
@@ -41,7 +51,7 @@ class Check:
         self.judged, self.memory = judged, memory
         self.grid = (*grid, 1, 1)[:3]
         count = int(np.prod(self.grid))
-        self.races = GlobalRaces(count) if count > 1 else None
+        self.races = GlobalRaces(count)
         self.kernel_arguments = memory.allocations[0].end
 
     def attach(self, runner: Runner) -> None:
@@ -49,11 +59,17 @@ class Check:
         machine = runner.machine
         if self.judged:
             runner.watch = self._on_block
-        if self.races or self.memory.written is not None:
-            machine.observer = _GlobalCheck(self, machine)
+        whole = _GlobalCheck(self, machine)
         shared = _SharedCheck(machine)
+        if self.races.workgroups * machine.waves_per_group > 1 or self.memory.written is not None:
+            machine.observer = whole
         machine.shared_observer = shared
-        runner.at_barrier = shared.at_barrier
+
+        def at_barrier(machine: Machine, group: int) -> None:
+            shared.at_barrier(machine, group)
+            whole.epochs[group] += 1
+
+        runner.at_barrier = at_barrier
 
     def _on_block(self, machine: Machine, block: Block) -> bool:
         for finding in self.judged.get(block.start, ()):
@@ -79,6 +95,8 @@ class _GlobalCheck:
         self.check, self.memory, self.machine = check, check.memory, machine
         numbers = np.array([check.number(group) for group in machine.groups], np.int64)
         self.group_of_wave: NDArray[np.int64] = numbers[machine.group]
+        self.wave: NDArray[np.int64] = np.arange(machine.waves) % machine.waves_per_group
+        self.epochs: NDArray[np.int64] = np.zeros(len(machine.groups), np.int64)  # barriers that have completed
 
     def __call__(self, access: Access) -> None:
         if not access.at.size:
@@ -86,7 +104,7 @@ class _GlobalCheck:
         use = _use(access)
         if use is not Use.WRITE and (first := self.memory.first_unwritten(access.at, access.size)) is not None:
             self._unwritten(access, first)
-        if self.check.races and int(access.at[0]) >= self.check.kernel_arguments:
+        if int(access.at[0]) >= self.check.kernel_arguments:
             self._races(self.check.races, use, access)
 
     def _unwritten(self, access: Access, which: int) -> None:
@@ -102,19 +120,26 @@ class _GlobalCheck:
         where = self.memory.containing(int(access.at.min()))
         if where is None or int(access.at.max()) >= where.end:
             return
-        groups = self.group_of_wave[access.waves]
-        conflict = races.note(use, where, access.at - where.start, access.size, groups, _values(access, self.memory))
+        tags = self._tags()[access.waves]
+        conflict = races.note(use, where, access.at - where.start, access.size, tags, _values(access, self.memory))
         if conflict:
             self._race(access, where, conflict)
 
+    def _tags(self) -> NDArray[np.int64]:
+        """Of all waves of the chunk."""
+        return global_tags(self.group_of_wave, self.epochs[self.machine.group], self.wave)
+
     def _race(self, access: Access, where: Allocation, conflict: Conflict) -> None:
-        message = f"{_verb(access)} {where.name}[{conflict.byte}], which {self._other(conflict)}, in no order"
         place = self.machine.place(conflict.which, access.active)
+        by = self._other(conflict.other, self.check.number(place.workgroup))
+        message = f"{_verb(access)} {where.name}[{conflict.byte}], which {by} {_DONE[conflict.use]}, in no order"
         self.machine.note(Finding(Kind.GLOBAL_RACE, message, access.site, place, conflict.byte, where.name))
 
-    def _other(self, conflict: Conflict) -> str:
-        by = "several workgroups" if conflict.other is None else f"workgroup {self.check.workgroup(conflict.other)}"
-        return f"{by} {_DONE[conflict.use]}"
+    def _other(self, tag: int, own: int) -> str:
+        group, wave = group_of(tag), agent_of(tag)
+        if group != own:
+            return "several workgroups" if group is None else f"workgroup {self.check.workgroup(group)}"
+        return "several waves of its own" if wave is None else f"wave {wave} of its own"
 
 
 class _SharedCheck:
@@ -139,13 +164,13 @@ class _SharedCheck:
             message = f"{access.size} bytes are read, and nothing wrote them"
             self._note(Kind.UNWRITTEN_SHARED, message, access, first, int(access.at[first]))
         if self.ledger:
-            waves = access.waves % self.machine.waves_per_group
-            conflict = self.ledger.note(use, access.at, access.size, waves, _values(access, shared))
+            tags = (access.waves % self.machine.waves_per_group + 1).astype(np.int32)
+            conflict = self.ledger.note(use, access.at, access.size, tags, _values(access, shared))
             if conflict:
                 self._race(access, conflict)
 
     def _race(self, access: Access, conflict: Conflict) -> None:
-        by = "several waves" if conflict.other is None else f"wave {conflict.other}"
+        by = "several waves" if conflict.other == MANY else f"wave {conflict.other - 1}"
         message = f"{_verb(access)} a byte that {by} {_DONE[conflict.use]}, with no barrier between"
         self._note(Kind.SHARED_RACE, message, access, conflict.which, conflict.byte)
 

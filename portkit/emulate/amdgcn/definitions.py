@@ -39,17 +39,19 @@ def unwritten_reads(code: Code) -> dict[int, list[Finding]]:
 
 
 _WIDE_INTEGER = re.compile(r"v_\w+_[biu]64(_|$)")
+_SPILLS = re.compile(r"v_writelane_b32|v_accvgpr_write_b32|scratch_store")
 _ACCUMULATES = re.compile(r"v_(mfma|smfmac|wmma|swmmac|fmac|mac|dot|pk_fmac)")
 
 
 def judged_reads(item: Compiled) -> set[tuple[File, int]]:
     """Reads that need a definition.
 
-    Left out are 64-bit integer arithmetic on vectors, of which programs often use the low half alone, and
-    registers that an instruction changes in part (a lane, a half), which it only reads to keep the rest.
+    Left out are 64-bit integer arithmetic on vectors, of which programs often use the low half alone, registers
+    that an instruction changes in part (a lane, a half), which it only reads to keep the rest, and spills, which
+    save what may hold nothing.
     """
     name = item.instruction.mnemonic
-    if _WIDE_INTEGER.match(name):
+    if _WIDE_INTEGER.match(name) or _SPILLS.match(name):
         return set()
     return item.uses.reads if _ACCUMULATES.match(name) else item.uses.reads - item.uses.writes
 

@@ -1,8 +1,7 @@
 """Races and reads of what nothing wrote, found from the accesses of a run.
 
 Two accesses of different agents race when they touch one byte, at least one of them writes, not both are
-atomic, and nothing orders them. Agents are waves where memory is shared by a workgroup and barriers order them, and
-workgroups where memory is global and nothing orders them but atomics.
+atomic, and nothing orders them. Barriers order the waves of a workgroup; nothing but atomics orders workgroups.
 
 Everything here is kept in arrays of tags, so a check is a gather and a scatter beside the access's own.
 """
@@ -12,23 +11,26 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from portkit.emulate.core.bytestore import Bytes, Offsets, low_bits
 from portkit.emulate.core.memory import Allocation
 
 Agents: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
-Tags: TypeAlias = NDArray[np.int32]
+Tags: TypeAlias = NDArray[Any]
 
 KEPT = 1 << 22
 """Reads of an allocation that are kept unjudged, about."""
 
+WIDEST = 16
+"""Bytes of the widest access of a lane."""
+
 MANY = -1
-"""Tag of what several agents touched; 0 is none, and n + 1 agent n."""
+"""Tag of what agents touched that nothing orders; 0 is the tag of nobody, and agents have tags above 0."""
 
 
 class Use(enum.Enum):
@@ -53,7 +55,7 @@ class Conflict:
 
     which: int  # number of the access that found it
     byte: int  # offset of the byte
-    other: int | None  # the agent whose access came first; None: several
+    other: int  # tag of the access that came first
     use: Use  # of the earlier access
 
 
@@ -78,13 +80,23 @@ class Ledger:
         granule: bytes that share a tag; becomes finer with the accesses.
     """
 
+    dtype: DTypeLike = np.int32
+
     def __init__(self, size: int) -> None:
-        self.size, self.granule = size, 4
+        self.size, self.granule = size, WIDEST
         self.tags: dict[Use, Tags] = {}
+
+    def apart(self, tags: Tags, own: Tags) -> Mask:
+        """Whether nothing orders an access of tag ``own`` behind one that left ``tags``."""
+        return np.asarray((tags != 0) & (tags != own))
+
+    def together(self, tags: Tags, own: Tags) -> Tags:
+        """Tag of what was read by both."""
+        return np.where((tags == 0) | (tags == own), own, MANY)
 
     def _of(self, use: Use) -> Tags:
         if use not in self.tags:
-            self.tags[use] = np.zeros(-(-self.size // self.granule), np.int32)
+            self.tags[use] = np.zeros(-(-self.size // self.granule), self.dtype)
         return self.tags[use]
 
     def _refine(self, at: Offsets, size: int) -> None:
@@ -106,14 +118,13 @@ class Ledger:
             use: what they do.
             at: offset of each, bytes.
             size: bytes of each.
-            agents: who makes each.
+            agents: tag of who makes each.
             values: of writes.
         """
         self._refine(at, size)
         count = size // self.granule
         place = at // self.granule if count == 1 else (at // self.granule)[:, None] + np.arange(count)
-        own = (agents + 1).astype(np.int32)
-        own = own if count == 1 else np.broadcast_to(own[:, None], place.shape)
+        own = agents if count == 1 else np.broadcast_to(agents[:, None], place.shape)
         conflict = self._earlier(use, place, own, values)
         return self._enter(use, place, own, values) or conflict
 
@@ -122,7 +133,7 @@ class Ledger:
             if earlier not in self.tags:
                 continue
             tags = self.tags[earlier][place]
-            found = (tags != 0) & (tags != own)
+            found = self.apart(tags, own)
             if earlier is use and values and found.any():
                 found &= self._differ(values.before(), values.after(), place)
             if found.any():
@@ -132,12 +143,12 @@ class Ledger:
     def _enter(self, use: Use, place: Offsets, own: Tags, values: Values | None) -> Conflict | None:
         tags = self._of(use)
         if use is not Use.WRITE:
-            seen = tags[place]
-            tags[place] = np.where((seen == 0) | (seen == own), own, MANY)
-            tags[place[tags[place] != own]] = MANY
+            tags[place] = self.together(tags[place], own)
+            if (apart := self.apart(tags[place], own)).any():  # several agents in one instruction
+                tags[place[apart]] = self.together(tags[place[apart]], own[apart])
             return None
         tags[place] = own
-        shared = tags[place] != own
+        shared = self.apart(tags[place], own)
         if values and shared.any() and (shared := shared & self._disagree(values.after(), place)).any():
             return self._conflict(shared, tags[place], place, use)
         return None
@@ -158,16 +169,61 @@ class Ledger:
         which = int(np.argmax(found.reshape(-1)))
         other = int(tags.reshape(-1)[which])
         byte = int(place.reshape(-1)[which]) * self.granule
-        return Conflict(which * place.shape[0] // place.size, byte, None if other == MANY else other - 1, use)
+        return Conflict(which * place.shape[0] // place.size, byte, other, use)
+
+
+_GROUP, _EPOCH = 32, 8
+"""Places of a workgroup and of its epoch in a tag; an agent of a workgroup has the bits below."""
+
+SEVERAL = (1 << _EPOCH) - 1
+"""Agent of a tag that stands for several of a workgroup."""
+
+
+def global_tags(groups: Agents, epochs: Agents, agents: Agents) -> Agents:
+    """Tags of accesses to global memory.
+
+    Args:
+        groups: number of the workgroup.
+        epochs: barriers that it has completed.
+        agents: number of the wave within it, below ``SEVERAL``.
+    """
+    return ((groups + 1) << _GROUP) | (epochs << _EPOCH) | agents
+
+
+def group_of(tag: int) -> int | None:
+    """Workgroup of a tag; None: several."""
+    return None if tag == MANY else (tag >> _GROUP) - 1
+
+
+def agent_of(tag: int) -> int | None:
+    """Wave of a tag of global memory; None: several."""
+    return None if tag == MANY or tag & SEVERAL == SEVERAL else tag & SEVERAL
+
+
+class GlobalLedger(Ledger):
+    """Who touched global memory, by workgroup, epoch and wave: barriers order the waves of a workgroup."""
+
+    dtype: DTypeLike = np.int64
+
+    def apart(self, tags: Tags, own: Tags) -> Mask:
+        """Of another workgroup, or of another wave with no barrier since."""
+        elsewhere = (tags >> _GROUP) != (own >> _GROUP)
+        at_once = ((tags >> _EPOCH) == (own >> _EPOCH)) & (tags != own)
+        return np.asarray((tags != 0) & (elsewhere | at_once))
+
+    def together(self, tags: Tags, own: Tags) -> Tags:
+        """What came before a barrier is forgotten."""
+        at_once = (tags >> _EPOCH) == (own >> _EPOCH)
+        one_group = np.where(at_once & (tags != own), own | SEVERAL, own)
+        return np.where((tags == 0) | ((tags >> _GROUP) == (own >> _GROUP)), one_group, MANY)
 
 
 @dataclass
 class GlobalRaces:
-    """Races between workgroups in global memory.
+    """Races in global memory.
 
     Reads of an allocation are only kept, and judged once the kernel writes to it, or never: most of what a kernel
-    reads it does not write. Two workgroups that both used an atomic are taken to be ordered by it, as by a lock or a
-    counter.
+    reads it does not write. Workgroups that used an atomic are taken to be ordered by it, as by a lock or a counter.
 
     Args:
         workgroups: of the launch.
@@ -181,39 +237,32 @@ class GlobalRaces:
         self.synchronised: Mask = np.zeros(self.workgroups, np.bool_)
 
     def note(
-        self,
-        use: Use,
-        where: Allocation,
-        at: Offsets,
-        size: int,
-        groups: Agents,
-        values: Values | None = None,
+        self, use: Use, where: Allocation, at: Offsets, size: int, tags: Agents, values: Values | None = None
     ) -> Conflict | None:
         """As ``Ledger.note``, with offsets into the allocation."""
         if use is Use.ATOMIC:
-            self.synchronised[groups] = True
+            self.synchronised[(tags >> _GROUP) - 1] = True
         if use is Use.READ and where.name not in self.ledgers:
-            self._keep(where, at, size, groups)
+            self._keep(where, at, size, tags)
             return None
-        ledger = self._ledger(where)
-        return self._unordered(ledger.note(use, at, size, groups, values), groups)
+        return self._unordered(self._ledger(where).note(use, at, size, tags, values), tags)
 
-    def _keep(self, where: Allocation, at: Offsets, size: int, groups: Agents) -> None:
+    def _keep(self, where: Allocation, at: Offsets, size: int, tags: Agents) -> None:
         reads = self.kept.setdefault(where.name, [])
-        reads.append((at, size, groups))
+        reads.append((at, size, tags))
         if len(reads) * at.size > KEPT:
             self._ledger(where)
 
     def _ledger(self, where: Allocation) -> Ledger:
         if where.name not in self.ledgers:
-            ledger = self.ledgers[where.name] = Ledger(where.size)
-            for at, size, groups in self.kept.pop(where.name, []):
-                ledger.note(Use.READ, at, size, groups)
+            ledger = self.ledgers[where.name] = GlobalLedger(where.size)
+            for at, size, tags in self.kept.pop(where.name, []):
+                ledger.note(Use.READ, at, size, tags)
         return self.ledgers[where.name]
 
-    def _unordered(self, conflict: Conflict | None, groups: Agents) -> Conflict | None:
+    def _unordered(self, conflict: Conflict | None, tags: Agents) -> Conflict | None:
         if conflict is None or not self.synchronised.any():
             return conflict
-        mine = self.synchronised[groups[conflict.which]]
-        others = conflict.other is None or self.synchronised[conflict.other]
-        return None if mine and others else conflict
+        mine, other = group_of(int(tags[conflict.which])), group_of(conflict.other)
+        ordered = self.synchronised[mine] and (other is None or self.synchronised[other])
+        return None if ordered else conflict

@@ -41,8 +41,16 @@ class SharedMemory(ByteStore):
 
     def first_unwritten(self, at: Offsets, size: int) -> int | None:
         """Index of the first access that reads a byte nothing wrote."""
-        known = self.written[at[:, None] + np.arange(size)].all(axis=1)
-        return None if known.all() else int(np.argmin(known))
+        known = self._known(at, size)
+        return None if known.all() else int(np.argmin(known.reshape(at.size, -1).all(axis=1)))
+
+    def _known(self, at: Offsets, size: int) -> NDArray[np.bool_]:
+        """Whether bytes, or the words of accesses that consist of whole ones, are written."""
+        if size < 4 or low_bits(at) & 3:
+            return self.written[at[:, None] + np.arange(size)]
+        flags, word = self.written.view(np.uint32), at >> 2
+        place = word if size == 4 else word[:, None] + np.arange(size // 4)
+        return np.asarray(flags[place] == _FOUR_TRUE)
 
     def store(self, at: Offsets, size: int, words: Words) -> None:
         """As ``ByteStore.store``; the bytes count as written."""

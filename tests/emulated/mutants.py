@@ -1,0 +1,317 @@
+"""Ten kernels, and what deleting single instructions of them does.
+
+A deletion is detected by the checker (a finding, a fault, a launch that does not end), or by the bits of the
+buffers, which differ from those of the whole kernel on normal or on extreme inputs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import test_attention
+import test_kernel_kinds
+import test_matmul
+from compiled import Built, build, to_bf16
+
+from portkit.emulate import Options
+from portkit.emulate.amdgcn.check import Check, judge
+from portkit.emulate.amdgcn.execute import Code, cut
+from portkit.emulate.amdgcn.isa.control import IGNORED
+from portkit.emulate.amdgcn.isa.registry import base_name, compile_instruction
+from portkit.emulate.amdgcn.launch import Launch, load
+from portkit.emulate.amdgcn.waits import waits_of
+from portkit.emulate.core.findings import Halt, outcome_of
+
+ROOT = Path(__file__).parents[2]
+INPUTS = ("normal", "extreme", "short", "shorter")
+"""Kinds of inputs: normal values, extreme ones, and other sizes, at which other masks bite."""
+
+Make = Callable[[np.random.Generator, str], list]
+"""Arguments of a launch from a kind of inputs."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel with what it is launched on."""
+
+    name: str
+    built: Built
+    grid: tuple[int, ...]
+    make: Make
+
+
+def suite(name: str):
+    """A kernel file by path, as a run loads it."""
+    spec = importlib.util.spec_from_file_location(f"mutated_{name}", ROOT / "kernels" / f"{name}.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def floats(random: np.random.Generator, kind: str, *shape: int) -> np.ndarray:
+    """Normal ones, or the largest, smallest and special ones."""
+    x = random.standard_normal(shape).astype(np.float32)
+    if kind == "extreme":
+        edges = np.array([0.0, -0.0, 1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan, 1e20, -70000.0, 88.0, -104.0])
+        x = np.where(random.random(shape) < 0.1, random.choice(edges, shape), x).astype(np.float32)
+    return x
+
+
+def size_of(kind: str, most: int) -> int:
+    """A size for a kind of inputs: near the most, or just above half or a quarter of it."""
+    return {"short": most // 2 + 3, "shorter": most // 4 + 1}.get(kind, most - 3)
+
+
+def swiglu(architecture: str) -> Case:
+    signature = {"gate_ptr": "*fp32", "up_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32"}
+    kernel = build(suite("swiglu")._swiglu, architecture, signature, {"BLOCK": 1024}, aligned=False)
+
+    def make(random: np.random.Generator, kind: str) -> list:
+        size = size_of(kind, 2048)
+        return [*floats(random, kind, 2, size), np.zeros(size, np.float32), size]
+
+    return Case("swiglu", kernel, (2,), make)
+
+
+def softmax(architecture: str) -> Case:
+    signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", "x_stride": "i32", "columns": "i32"}
+    kernel = build(suite("softmax")._softmax_short, architecture, signature, {"BLOCK": 1024}, aligned=False)
+    return Case("softmax", kernel, (2,), lambda random, kind: rows(random, kind, 1024))
+
+
+def rows(random: np.random.Generator, kind: str, most: int) -> list:
+    """Two rows, room for the result, their stride and their length."""
+    size = size_of(kind, most)
+    return [floats(random, kind, 2, size), np.zeros((2, size), np.float32), size, size]
+
+
+def long_softmax(architecture: str) -> Case:
+    signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", "x_stride": "i32", "columns": "i32"}
+    kernel = build(suite("softmax")._softmax_long, architecture, signature, {"CHUNK": 1024}, aligned=False)
+    return Case("long_softmax", kernel, (2,), lambda random, kind: rows(random, kind, 3072))
+
+
+def add_rms_norm(architecture: str) -> Case:
+    function = suite("add_rms_norm")._add_rms_norm
+    pointers = {name: "*fp32" for name in function.arg_names if name.endswith("_ptr")}
+    numbers = {
+        name: "fp32" if name == "eps" else "i32"
+        for name in function.arg_names
+        if name not in pointers and name != "BLOCK"
+    }
+    kernel = build(function, architecture, {**pointers, **numbers}, {"BLOCK": 1024}, aligned=False)
+
+    def make(random: np.random.Generator, kind: str) -> list:
+        size = size_of(kind, 1024)
+        x, residual = floats(random, kind, 2, 2, size)
+        return [x, residual, floats(random, kind, size), np.zeros_like(x), np.zeros_like(x), size, size, size, 1e-6]
+
+    return Case("add_rms_norm", kernel, (2,), make)
+
+
+def sum_abs(architecture: str) -> Case:
+    signature = {"x_ptr": "*fp32", "partial_ptr": "*fp32", "n": "i32"}
+    kernel = build(suite("sum_abs")._partial_sums, architecture, signature, {"BLOCK": 1024}, aligned=False)
+
+    def make(random: np.random.Generator, kind: str) -> list:
+        size = size_of(kind, 12 * 1024)
+        return [floats(random, kind, size), np.zeros(3, np.float32), size]
+
+    return Case("sum_abs", kernel, (3,), make)
+
+
+def matmul(architecture: str) -> Case:
+    signature = dict.fromkeys(("a_ptr", "b_ptr"), "*bf16") | {"c_ptr": "*fp32"} | dict.fromkeys("MNK", "i32")
+    constants = {"BM": 32, "BN": 32, "BK": 32, "PRECISION": "ieee", "SUM": test_matmul.tl.float32, "ZERO": 0.0}
+    kernel = build(test_matmul.matmul, architecture, signature, constants, aligned=False)
+
+    def make(random: np.random.Generator, kind: str) -> list:
+        rows, depth, columns = size_of(kind, 64), size_of(kind, 96), size_of(kind, 64)
+        a, b = floats(random, kind, rows, depth), floats(random, kind, depth, columns)
+        return [to_bf16(a), to_bf16(b), np.zeros((rows, columns), np.float32), rows, columns, depth]
+
+    return Case("matmul", kernel, (2, 2), make)
+
+
+def attention(architecture: str) -> Case:
+    signature = dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "o_ptr"), "*fp16") | {"lse_ptr": "*fp32"}
+    signature |= {"S": "i32", "scale": "fp32"}
+    constants = {"D": 32, "BM": 32, "BN": 32, "CAUSAL": True}
+    kernel = build(test_attention.forward, architecture, signature, constants, aligned=False)
+
+    def make(random: np.random.Generator, kind: str) -> list:
+        size = size_of(kind, 64)
+        with np.errstate(over="ignore"):
+            q, k, v = floats(random, kind, 3, 1, size, 32).astype(np.float16)
+        return [q, k, v, np.zeros_like(q), np.zeros((1, size), np.float32), size, 0.2]
+
+    return Case("attention", kernel, (2, 1), make)
+
+
+def histogram(architecture: str) -> Case:
+    signature = {"x_ptr": "*i32", "counts_ptr": "*i32", "n": "i32"}
+    kernel = build(test_kernel_kinds._histogram, architecture, signature, {"BLOCK": 1024}, aligned=False)
+
+    def make(random: np.random.Generator, kind: str) -> list:
+        size = size_of(kind, 2048)
+        return [random.integers(1, 10, size).astype(np.int32), np.zeros(10, np.int32), size]
+
+    return Case("histogram", kernel, (2,), make)
+
+
+def scan_and_sort(architecture: str) -> Case:
+    pointers = dict.fromkeys(("x_ptr", "sums_ptr", "sorted_ptr"), "*fp32")
+    kernel = build(test_kernel_kinds._scan_and_sort, architecture, pointers, {"BLOCK": 256})
+    return Case("scan_and_sort", kernel, (2,), lambda r, k: [floats(r, k, 2, 256), *np.zeros((2, 2, 256), np.float32)])
+
+
+def quotients(architecture: str) -> Case:
+    pointers = ("x_ptr", "y_ptr", "q_ptr")
+    signature = dict.fromkeys(pointers, "*fp32") | {"n": "i32"} | dict.fromkeys(("r_ptr", "i_ptr", "j_ptr"), "*i32")
+    kernel = build(test_kernel_kinds._quotients, architecture, signature, {"BLOCK": 256}, aligned=False)
+
+    def make(random: np.random.Generator, kind: str) -> list:
+        size, extreme = size_of(kind, 256), kind == "extreme"
+        x, y = floats(random, kind, 2, size)
+        i = random.integers(-(2**31) if extreme else 0, 2**31 if extreme else 2**20, size).astype(np.int32)
+        j = random.integers(1, 3000, size).astype(np.int32)
+        return [x, y, np.zeros(size, np.float32), np.zeros(size, np.int32), i, j, size]
+
+    return Case("quotients", kernel, (1,), make)
+
+
+CASES: dict[str, Callable[[str], Case]] = {
+    case.__name__: case
+    for case in (
+        swiglu,
+        softmax,
+        long_softmax,
+        add_rms_norm,
+        sum_abs,
+        matmul,
+        attention,
+        histogram,
+        scan_and_sort,
+        quotients,
+    )
+}
+ARCHITECTURES = ("gfx942", "gfx1201", "gfx950", "gfx1100")
+
+
+# -- mutants
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a launch left."""
+
+    status: str
+    kinds: tuple[str, ...]  # of findings
+    buffers: tuple[bytes, ...]
+    lane_instructions: int
+
+
+def execute(case: Case, code: Code, kind: str, budget: int = 1_000_000_000) -> Ran:
+    """Launch some code on a case's inputs."""
+    values = case.make(np.random.default_rng(9), kind)
+    launch = Launch(code, case.grid, values, case.built.waves, case.built.shared_bytes, Options(budget=budget))
+    launch.attach.append(Check(judge(code), launch.memory, launch.grid).attach)
+    halt = None
+    try:
+        launch.run()
+    except Halt as error:
+        halt = error
+    outcome = outcome_of(launch.findings, halt)
+    kinds = (*(str(item.kind) for item in launch.findings), *([type(halt).__name__] if halt else []))
+    left = tuple(item.tobytes() for item in values if isinstance(item, np.ndarray))
+    return Ran(str(outcome.status), kinds, left, launch.meter.lane_instructions)
+
+
+def kind_of(code: Code, index: int) -> str:
+    """``barrier``, ``wait``, ``hint`` or ``other``."""
+    instruction = code.compiled[index].instruction
+    name = base_name(instruction.mnemonic)
+    if name.startswith("s_barrier"):
+        return "barrier"
+    if waits_of(instruction):
+        return "wait"
+    return "hint" if name in IGNORED or name in {"s_endpgm", "s_sendmsg"} else "other"
+
+
+def without(code: Code, index: int) -> Code:
+    """The program with one instruction replaced by one that does nothing."""
+    old = code.compiled[index].instruction
+    nothing = dataclasses.replace(old, mnemonic="s_nop", operands=("0",), modifiers={}, second=None)
+    compiled = list(code.compiled)
+    compiled[index] = compile_instruction(code.program, nothing)
+    return cut(code.program, tuple(compiled))
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One deletion and what came of it."""
+
+    case: str
+    architecture: str
+    kind: str
+    instruction: str
+    line: int
+    by: str  # "": not detected
+
+
+def executed(case: Case, code: Code) -> set[int]:
+    """Instructions that some wave runs on the normal inputs."""
+    values = case.make(np.random.default_rng(9), "normal")
+    launch = Launch(code, case.grid, values, case.built.waves, case.built.shared_bytes, Options())
+    seen: set[int] = set()
+
+    def attach(runner) -> None:
+        runner.watch = lambda machine, block: bool(seen.update(range(block.start, block.after)))
+
+    launch.attach.append(attach)
+    launch.run()
+    return seen
+
+
+def chosen(code: Code, reached: set[int], count: int, seed: int = 0) -> list[int]:
+    """All barriers and waits that run, and a sample of the other instructions that do."""
+    kinds = {index: kind_of(code, index) for index in sorted(reached)}
+    always = [index for index, kind in kinds.items() if kind in {"barrier", "wait"}]
+    others = [index for index, kind in kinds.items() if kind == "other"]
+    random = np.random.default_rng(seed)
+    sample = others if len(others) <= count else random.choice(others, count, replace=False).tolist()
+    return sorted([*always, *sample])
+
+
+def mutants(case: Case, count: int, pick: Callable[[Code, set[int], int], Sequence[int]] = chosen) -> Iterator[Mutant]:
+    """Delete instructions one by one."""
+    code = load(case.built.text)
+    whole = [execute(case, code, kind) for kind in INPUTS]
+    assert all(ran.status == "passed" for ran in whole), (case.name, [ran.kinds for ran in whole])
+    for index in pick(code, executed(case, code), count):
+        site = code.compiled[index].instruction.site
+        by = detected(case, without(code, index), whole)
+        yield Mutant(case.name, case.built.architecture, kind_of(code, index), site.text, site.line, by)
+
+
+def detected(case: Case, code: Code, whole: Sequence[Ran]) -> str:
+    """How a mutant is told from the whole kernel; empty where it is not."""
+    for kind, reference in zip(INPUTS, whole, strict=True):
+        ran = execute(case, code, kind, budget=20 * reference.lane_instructions)
+        if ran.kinds:
+            return ran.kinds[0]
+        if ran.buffers != reference.buffers:
+            return f"bits, {kind} inputs"
+    return ""
+
+
+def rates(found: Sequence[Mutant]) -> str:
+    """Detected of all, by kind."""
+    kinds = {kind: [item for item in found if item.kind == kind] for kind in ("barrier", "wait", "other")}
+    return "  ".join(f"{kind} {sum(bool(i.by) for i in items)}/{len(items)}" for kind, items in kinds.items())
