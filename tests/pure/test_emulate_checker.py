@@ -1,12 +1,15 @@
 """The checker: missing waits, races, and reads of what nothing wrote."""
 
+import functools
+
 import pytest
 
 pytest.importorskip("numpy", reason="the emulator needs NumPy")
 
 import numpy as np
-from assembly import execute, names_of
+from assembly import edge_rows, execute, kernel, names_of
 
+from portkit.emulate import Options, in_every_order, run
 from portkit.emulate.core.checker import MANY, GlobalRaces, Ledger, Use, Values, agent_of, global_tags, group_of
 from portkit.emulate.core.memory import Allocation
 
@@ -245,3 +248,36 @@ def test_a_load_to_lds_is_there_for_its_own_wave_behind_its_wait():
     body = "s_mov_b32 m0, 0\nv_lshlrev_b32 v22, 2, v0\nglobal_load_lds_dword v20, s[4:5]\n{}\nds_read_b32 v10, v22\n"
     for wait, kinds in (("s_waitcnt vmcnt(0)", []), ("", ["missing_wait"])):
         assert found("gfx942", body.format(wait) + "s_waitcnt lgkmcnt(0)", shared=256) == kinds
+
+
+# -- endless loops, and the order of waves
+
+
+def test_a_loop_without_end_is_named():
+    done = execute("gfx942", ".Lagain:\ns_branch .Lagain", check=True, options=Options(budget=10_000)).emulation
+    (finding,) = done.findings
+    assert (str(finding.kind), done.outcome.status) == ("starvation", "timeout")
+    assert "s_branch" in finding.site.text
+
+
+def orders_of(body):
+    """The kernel in every order, on two waves."""
+    text = kernel("gfx942", body, shared=16, waves=2)
+    values = [edge_rows(128), np.zeros((128, 4), np.uint32)]
+    launch = functools.partial(run, text, "gfx942", (1,), values)
+    return in_every_order(lambda options: launch(options=options), values, Options(check=False)), values[1]
+
+
+def test_results_that_depend_on_the_order_of_waves():
+    """The last wave to write a word wins."""
+    body = "v_mov_b32 v20, 0\nds_write_b32 v20, v0\ns_waitcnt lgkmcnt(0)\ns_barrier\nds_read_b32 v10, v20\n"
+    done, outputs = orders_of(body + "s_waitcnt lgkmcnt(0)")
+    assert {str(item.kind) for item in done.findings} == {"order_dependent"}
+    assert (done.findings[0].buffer, done.findings[0].offset) == ("argument 1", 0)
+    assert done.outcome.status == "nondeterministic"
+    assert outputs[0, 0] == 127
+
+
+def test_results_that_do_not():
+    done, outputs = orders_of("v_mov_b32 v10, v0")
+    assert (done.findings, outputs[:, 0].tolist()) == ((), list(range(128)))
