@@ -5,6 +5,20 @@ from __future__ import annotations
 from portkit.emulate.amdgcn.launch import run
 from portkit.emulate.core.findings import Finding, Kind, Place, Site
 from portkit.emulate.core.launch import Counts, Emulation, Options, Pointer, Value
+from portkit.emulate.core.orders import in_every_order
 from portkit.emulate.core.schedule import Order
 
-__all__ = ["Counts", "Emulation", "Finding", "Kind", "Options", "Order", "Place", "Pointer", "Site", "Value", "run"]
+__all__ = [
+    "Counts",
+    "Emulation",
+    "Finding",
+    "Kind",
+    "Options",
+    "Order",
+    "Place",
+    "Pointer",
+    "Site",
+    "Value",
+    "in_every_order",
+    "run",
+]

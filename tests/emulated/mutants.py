@@ -29,8 +29,8 @@ from portkit.emulate.amdgcn.waits import waits_of
 from portkit.emulate.core.findings import Halt, outcome_of
 
 ROOT = Path(__file__).parents[2]
-INPUTS = ("normal", "extreme", "short", "shorter")
-"""Kinds of inputs: normal values, extreme ones, and other sizes, at which other masks bite."""
+INPUTS = ("normal", "extreme", "wide", "short", "shorter", "tiny")
+"""Kinds of inputs: normal values, extreme and large ones, and other sizes, at which other masks bite."""
 
 Make = Callable[[np.random.Generator, str], list]
 """Arguments of a launch from a kind of inputs."""
@@ -55,17 +55,17 @@ def suite(name: str):
 
 
 def floats(random: np.random.Generator, kind: str, *shape: int) -> np.ndarray:
-    """Normal ones, or the largest, smallest and special ones."""
+    """Normal ones, large ones, or the largest, smallest and special ones among normal ones."""
     x = random.standard_normal(shape).astype(np.float32)
     if kind == "extreme":
         edges = np.array([0.0, -0.0, 1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan, 1e20, -70000.0, 88.0, -104.0])
         x = np.where(random.random(shape) < 0.1, random.choice(edges, shape), x).astype(np.float32)
-    return x
+    return x * np.float32(40) if kind == "wide" else x
 
 
 def size_of(kind: str, most: int) -> int:
-    """A size for a kind of inputs: near the most, or just above half or a quarter of it."""
-    return {"short": most // 2 + 3, "shorter": most // 4 + 1}.get(kind, most - 3)
+    """A size for a kind of inputs: near the most, all of it, just above half or a quarter of it, or a few."""
+    return {"wide": most, "short": most // 2 + 3, "shorter": most // 4 + 1, "tiny": 5}.get(kind, most - 3)
 
 
 def swiglu(architecture: str) -> Case:

@@ -1,12 +1,15 @@
 """The checker: missing waits, races, and reads of what nothing wrote."""
 
+import functools
+
 import pytest
 
 pytest.importorskip("numpy", reason="the emulator needs NumPy")
 
 import numpy as np
-from assembly import execute, names_of
+from assembly import edge_rows, execute, kernel, names_of
 
+from portkit.emulate import Options, in_every_order, run
 from portkit.emulate.core.checker import MANY, GlobalRaces, Ledger, Use, Values, agent_of, global_tags, group_of
 from portkit.emulate.core.memory import Allocation
 
@@ -210,3 +213,71 @@ def test_what_several_waves_read_is_written_behind_a_barrier():
     assert (group_of(conflict.other), agent_of(conflict.other)) == (0, None)
     races.note(Use.READ, where, at(8, 8), 4, of((0, 0), (1, 0)))
     assert races.note(Use.WRITE, where, at(8), 4, of((0, 0), epoch=1)).other == MANY
+
+
+# -- loads that go to LDS
+
+
+@pytest.mark.parametrize(
+    ("before_barrier", "after_barrier", "kinds"),
+    [
+        ("s_waitcnt vmcnt(0)", "", []),
+        ("s_waitcnt vmcnt(1)", "", ["missing_wait"]),
+        ("", "s_waitcnt vmcnt(0)", ["missing_wait"]),  # in time for its own wave, not for the other
+        ("", "", ["missing_wait"]),
+    ],
+)
+def test_a_load_to_lds_is_there_for_other_waves_once_a_barrier_follows_its_wait(before_barrier, after_barrier, kinds):
+    body = f"""v_lshrrev_b32 v21, 6, v0
+    v_readfirstlane_b32 s8, v21
+    s_lshl_b32 m0, s8, 8
+    v_lshlrev_b32 v22, 2, v0
+    global_load_lds_dword v20, s[4:5]
+    {before_barrier}
+    s_barrier
+    {after_barrier}
+    v_xor_b32 v22, 0x100, v22
+    ds_read_b32 v10, v22
+    s_waitcnt lgkmcnt(0)"""
+    ran = execute("gfx942", body, check=True, waves=2, shared=512)
+    assert [str(item.kind) for item in ran.emulation.findings] == kinds
+    assert ran.outputs[:64, 0].tolist() == ran.inputs[64:, 0].tolist()
+
+
+def test_a_load_to_lds_is_there_for_its_own_wave_behind_its_wait():
+    body = "s_mov_b32 m0, 0\nv_lshlrev_b32 v22, 2, v0\nglobal_load_lds_dword v20, s[4:5]\n{}\nds_read_b32 v10, v22\n"
+    for wait, kinds in (("s_waitcnt vmcnt(0)", []), ("", ["missing_wait"])):
+        assert found("gfx942", body.format(wait) + "s_waitcnt lgkmcnt(0)", shared=256) == kinds
+
+
+# -- endless loops, and the order of waves
+
+
+def test_a_loop_without_end_is_named():
+    done = execute("gfx942", ".Lagain:\ns_branch .Lagain", check=True, options=Options(budget=10_000)).emulation
+    (finding,) = done.findings
+    assert (str(finding.kind), done.outcome.status) == ("starvation", "timeout")
+    assert "s_branch" in finding.site.text
+
+
+def orders_of(body):
+    """The kernel in every order, on two waves."""
+    text = kernel("gfx942", body, shared=16, waves=2)
+    values = [edge_rows(128), np.zeros((128, 4), np.uint32)]
+    launch = functools.partial(run, text, "gfx942", (1,), values)
+    return in_every_order(lambda options: launch(options=options), values, Options(check=False)), values[1]
+
+
+def test_results_that_depend_on_the_order_of_waves():
+    """The last wave to write a word wins."""
+    body = "v_mov_b32 v20, 0\nds_write_b32 v20, v0\ns_waitcnt lgkmcnt(0)\ns_barrier\nds_read_b32 v10, v20\n"
+    done, outputs = orders_of(body + "s_waitcnt lgkmcnt(0)")
+    assert {str(item.kind) for item in done.findings} == {"order_dependent"}
+    assert (done.findings[0].buffer, done.findings[0].offset) == ("argument 1", 0)
+    assert done.outcome.status == "nondeterministic"
+    assert outputs[0, 0] == 127
+
+
+def test_results_that_do_not():
+    done, outputs = orders_of("v_mov_b32 v10, v0")
+    assert (done.findings, outputs[:, 0].tolist()) == ((), list(range(128)))

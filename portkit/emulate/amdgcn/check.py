@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.amdgcn.definitions import unwritten_reads
+from portkit.emulate.amdgcn.direct import DirectLoads, Plan, plan_of
 from portkit.emulate.amdgcn.execute import Block, Code, Runner
 from portkit.emulate.amdgcn.machine import Access, Machine
 from portkit.emulate.amdgcn.waits import missing_waits
@@ -28,14 +30,20 @@ from portkit.emulate.core.findings import Finding, Kind
 from portkit.emulate.core.launch import Grid
 from portkit.emulate.core.memory import Allocation, Memory
 
-Judged = Mapping[int, Sequence[Finding]]
-"""First instruction of a block → what is wrong with the block whatever the data."""
+
+@dataclass(frozen=True)
+class Judged:
+    """What is known of a program before it runs."""
+
+    findings: Mapping[int, Sequence[Finding]]  # first instruction of a block → what is wrong whatever the data
+    plan: Plan | None  # of loads that go to LDS
 
 
 def judge(code: Code) -> Judged:
-    """What is wrong with a program whatever the data."""
+    """Judge a program."""
     waits, reads = missing_waits(code), unwritten_reads(code)
-    return {start: (*waits.get(start, ()), *reads.get(start, ())) for start in waits.keys() | reads.keys()}
+    starts = waits.keys() | reads.keys()
+    return Judged({start: (*waits.get(start, ()), *reads.get(start, ())) for start in starts}, plan_of(code))
 
 
 class Check:
@@ -57,22 +65,45 @@ class Check:
     def attach(self, runner: Runner) -> None:
         """Watch one chunk of workgroups."""
         machine = runner.machine
-        if self.judged:
+        whole, shared = _GlobalCheck(self, machine), _SharedCheck(machine)
+        if self.judged.findings:
             runner.watch = self._on_block
-        whole = _GlobalCheck(self, machine)
-        shared = _SharedCheck(machine)
         if self.races.workgroups * machine.waves_per_group > 1 or self.memory.written is not None:
             machine.observer = whole
         machine.shared_observer = shared
 
         def at_barrier(machine: Machine, group: int) -> None:
-            shared.at_barrier(machine, group)
             whole.epochs[group] += 1
+            shared.at_barrier(machine, group)
 
         runner.at_barrier = at_barrier
+        if self.judged.plan:
+            self._follow(runner, DirectLoads(self.judged.plan, machine))
+
+    def _follow(self, runner: Runner, loads: DirectLoads) -> None:
+        """Run every block instruction by instruction."""
+        shared, barrier = runner.machine.shared_observer, runner.at_barrier
+
+        def watch(machine: Machine, block: Block) -> bool:
+            loads.on_block(machine, block)
+            self._on_block(machine, block)
+            return True
+
+        def on_access(access: Access) -> None:
+            loads.on_access(access)
+            if shared:
+                shared(access)
+
+        def at_barrier(machine: Machine, group: int) -> None:
+            loads.at_barrier(machine, group)
+            if barrier:
+                barrier(machine, group)
+
+        runner.watch, runner.before, runner.after = watch, loads.before, loads.after
+        runner.machine.shared_observer, runner.at_barrier = on_access, at_barrier
 
     def _on_block(self, machine: Machine, block: Block) -> bool:
-        for finding in self.judged.get(block.start, ()):
+        for finding in self.judged.findings.get(block.start, ()):
             machine.note(dataclasses.replace(finding, place=machine.place(0, None)))
         return False
 

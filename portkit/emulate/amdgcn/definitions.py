@@ -40,7 +40,7 @@ def unwritten_reads(code: Code) -> dict[int, list[Finding]]:
 
 _WIDE_INTEGER = re.compile(r"v_\w+_[biu]64(_|$)")
 _SPILLS = re.compile(r"v_writelane_b32|v_accvgpr_write_b32|scratch_store")
-_ACCUMULATES = re.compile(r"v_(mfma|smfmac|wmma|swmmac|fmac|mac|dot|pk_fmac)")
+_ACCUMULATES = re.compile(r"v_(mfma|smfmac|wmma|swmmac|fmac|mac|dot\d+c|pk_fmac)")
 
 
 def judged_reads(item: Compiled) -> set[tuple[File, int]]:

@@ -196,11 +196,19 @@ class Runner:
             raise Fault(self._deadlock())
 
     def _deadlock(self) -> Finding:
+        wave = int(np.flatnonzero(self.machine.state == WAITING)[0])
+        return self._about(wave, Kind.DEADLOCK, "waits at a barrier that other waves never reach", -1)
+
+    def starvation(self) -> Finding:
+        """Where a wave is that has not ended within the budget."""
+        wave = int(np.flatnonzero(self.machine.state != ENDED)[0])
+        return self._about(wave, Kind.STARVATION, f"has not ended after {self.meter.budget} lane-instructions", 0)
+
+    def _about(self, wave: int, kind: Kind, message: str, behind: int) -> Finding:
+        """A finding at a wave's program counter, or ``behind`` instructions further on."""
         machine = self.machine
-        wave = int(np.flatnonzero(machine.state == WAITING)[0])
-        site = self.code.compiled[int(machine.pc[wave]) - 1].instruction.site
-        place = Place(machine.groups[machine.group[wave]], wave % machine.waves_per_group)
-        return Finding(Kind.DEADLOCK, "waits at a barrier that other waves never reach", site, place)
+        site = self.code.compiled[int(machine.pc[wave]) + behind].instruction.site
+        return Finding(kind, message, site, Place(machine.groups[machine.group[wave]], wave % machine.waves_per_group))
 
 
 def vector_registers(code: Code) -> int:

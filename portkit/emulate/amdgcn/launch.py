@@ -21,7 +21,7 @@ from portkit.emulate.amdgcn.operands import TTMP, Type
 from portkit.emulate.amdgcn.parse import parse
 from portkit.emulate.amdgcn.program import Argument, Program
 from portkit.emulate.core.bytestore import Bytes
-from portkit.emulate.core.findings import Fault, Finding, Halt, Unloadable, Unsupported, outcome_of
+from portkit.emulate.core.findings import Fault, Finding, Halt, OverBudget, Unloadable, Unsupported, outcome_of
 from portkit.emulate.core.launch import Buffers, Counts, Emulation, Grid, Options, Pointer, Value, workgroup_ids
 from portkit.emulate.core.memory import BASE, Contents, Memory
 from portkit.emulate.core.schedule import Schedule
@@ -286,6 +286,9 @@ class Launch:
         try:
             runner.run()
             self.done += len(groups)
+        except OverBudget:
+            self.findings.append(runner.starvation())
+            raise
         finally:
             self.findings.extend(machine.findings.values())
 
