@@ -5,6 +5,7 @@ Clocks stay apart: device events, device trace and the profiler's own never meet
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,7 +26,7 @@ class FunctionRow:
     status: Status  # of its result
     cause: str | None  # why it is not good
     version: str | None  # of the library it calls
-    error: float | None  # of the output nearest to its limit, against float64
+    error: float | None  # of the output nearest to its limit, against float64; None too where it is not finite
     error_limit: float | None
     first_call_seconds: float | None  # compilation included
     events: Clock | None
@@ -74,13 +75,17 @@ def _function(name: str, row: Row) -> FunctionRow:
         status=judged.status,
         cause=judged.message or None,
         version=judged.version,
-        error=judged.error,
-        error_limit=judged.limit,
+        error=_finite(judged.error),
+        error_limit=_finite(judged.limit),
         first_call_seconds=judged.first_call_seconds,
         nulls={figure: _why(figure, name, row) for figure, value in found.items() if value is None}
         | _of_counters(name, row),
         **found,  # type: ignore[arg-type]
     )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _judged_with_the_cell(name: str, record: Record) -> Baseline:

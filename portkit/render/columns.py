@@ -50,7 +50,7 @@ def plain_table(columns: Sequence[Column[Row]], rows: Sequence[Row], group: Call
 
     The heads go in as rows: tabulate pads its own heads, and the table would be too wide.
     """
-    body = [[column.cell(row, notes) for column in columns] for row in rows]
+    body = [[column.cell(row, notes).replace("\n", " ") for column in columns] for row in rows]
     heads = list(zip(*(column.head for column in columns), strict=True))
     table = tabulate([*heads, *body], tablefmt="plain", colalign=_alignment(columns, body), disable_numparse=True)
     lines = table.split("\n")
@@ -101,4 +101,4 @@ def one_line(text: str) -> str:
 
 def escaped(text: str) -> str:
     """A text that does not break a Markdown table."""
-    return text.replace("|", "\\|")
+    return text.replace("|", "\\|").replace("\n", " ")

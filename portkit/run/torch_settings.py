@@ -30,17 +30,24 @@ def _default_device() -> torch.device | None:
     return None if device.type == "cpu" else device  # a CPU that was chosen costs each call a detour
 
 
-def _precision() -> tuple[str, str | None]:
-    """Of float32 products: by the older interface, and what torch 2.9's says that is not IEEE's."""
+def _precision() -> tuple[str | None, str | None]:
+    """Of float32 products: by the older interface, and what torch 2.9's says that is not IEEE's.
+
+    The older one raises where the newer was used beside it.
+    """
     newer = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
-    return torch.get_float32_matmul_precision(), None if newer in ("none", "ieee") else newer
+    older = None
+    with contextlib.suppress(RuntimeError):
+        older = torch.get_float32_matmul_precision()
+    return older, None if newer in ("none", "ieee") else newer
 
 
-def _put_precision(before: tuple[str, str | None]) -> None:
+def _put_precision(before: tuple[str | None, str | None]) -> None:
     older, newer = before
-    torch.set_float32_matmul_precision(older)  # sets the newer, too
-    if newer is not None:
-        torch.backends.cuda.matmul.fp32_precision = newer
+    if older is not None:
+        torch.set_float32_matmul_precision(older)  # sets the newer, too
+    if older is None or newer is not None:
+        torch.backends.cuda.matmul.fp32_precision = newer or "ieee"
 
 
 def _deterministic() -> tuple[bool, bool]:

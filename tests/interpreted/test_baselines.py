@@ -190,6 +190,26 @@ def test_settings_that_a_library_sets_once_are_put_back_and_it_is_timed(settings
     assert settings() == before
 
 
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="from torch 2.9 on")
+def test_a_precision_set_through_either_interface_is_put_back(settings):
+    matmul, before = torch.backends.cuda.matmul, settings()
+    for name, value in (("fp32_precision", "tf32"), ("allow_tf32", True)):
+        with kept_settings() as kept:
+            setattr(matmul, name, value)
+        assert kept.changed == ("precision of float32 products (tf32)",)
+        assert settings() == before
+        assert matmul.allow_tf32 is False
+
+
+@pytest.mark.parametrize("setting", SETTINGS[4:], ids=lambda setting: setting.name)
+def test_each_switch_is_put_back(setting):
+    before = setting.get()
+    with kept_settings() as kept:
+        setting.put(not before)
+        assert setting.get() != before
+    assert (kept.changed, setting.get()) == ((setting.name,), before)
+
+
 def test_settings_are_put_back_after_one_that_raised(settings):
     def raising(x, y):
         of_other_settings(x, y)

@@ -46,6 +46,24 @@ def test_too_few_samples_are_refused():
 def test_half_width_by_hand():
     assert relative_half_width([9.0, 1.0, 3.0, 2.0, 5.0, 4.0, 8.0, 7.0, 6.0, 100.0]) == (9.0 - 2.0) / 2 / 5.5
     assert relative_half_width([1.0] * 5) == math.inf
+    assert relative_half_width([0.0] * 50) == 0
+    assert relative_half_width([0.0] * 30 + [1.0] * 20) == math.inf
+
+
+@pytest.mark.parametrize("fused_ms", [0.0, 0.01])
+def test_a_function_that_launches_nothing_has_a_time_of_0_and_no_speedup_on_the_trace(fused_ms):
+    samples = Samples(
+        {
+            "events": {"fused": (0.002,) * 60, "view": (0.004,) * 60},
+            "trace": {"fused": (fused_ms,) * 60, "view": (0.0,) * 60},
+        },
+        flush_bytes=4,
+        warmup=1,
+    )
+    timing, nulls = summarize(samples)
+    assert timing.baselines["view"].trace.median_ms == 0
+    assert (timing.speedup["view"].value, dict(timing.speedup_kernel)) == (2.0, {})
+    assert "no speedup of kernel time is claimed under 5 µs" in nulls["speedup_kernel.view"]
 
 
 def exact_bootstrap(samples, confidence=0.95):

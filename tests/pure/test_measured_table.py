@@ -1,6 +1,8 @@
 """The table of functions: what was timed and counted of each, and why a figure is missing."""
 
 import dataclasses
+import json
+import math
 import re
 
 import pytest
@@ -60,15 +62,23 @@ def test_a_call_that_launches_nothing_has_a_time_of_0_on_the_trace():
 
 @pytest.mark.parametrize("layout", ["plain", "github", "json"])
 def test_names_and_causes_that_break_no_table(layout):
-    names = [f"a_library_with_quite_a_long_name_{number:02}" for number in range(20)]
+    names = [f"a_library_with_quite_a_long_name_{number:02}" for number in range(18)] + ["two\nlines", "a|b"]
     bad = Baseline(Status.BASELINE_FAILED, "ÄÖ 日本 | a pipe,\nand a second line")
     made = record(Evidence.MEASURED)
     made = dataclasses.replace(made, baselines=dict.fromkeys(names, bad))
     text = shown(made, layout)
-    assert all(text.count(name) >= 1 for name in names)
+    assert all(text.count(name) >= 1 for name in names[:18])
     if layout == "github":
-        rows = [line for line in text.splitlines() if names[0] in line or names[-1] in line]
+        rows = [line for line in text.splitlines() if names[0] in line or "two lines" in line or "a\\|b" in line]
+        assert len(rows) == 3
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in rows}) == 1
     if layout == "plain":
         assert max(map(len, text.splitlines())) <= 200
         assert text.count("baseline_failed") == 20
+
+
+def test_an_error_that_is_not_finite_is_null():
+    bad = Baseline(Status.WRONG_RESULT, "it is not finite", error=math.inf, limit=1e-6)
+    made = dataclasses.replace(record(Evidence.MEASURED), baselines={"library": bad})
+    (row,) = json.loads(shown(made, "json"))["rows"]
+    assert next(each for each in row["functions"] if each["name"] == "library")["error"] is None

@@ -70,13 +70,17 @@ def clock(samples: Sequence[float]) -> Clock:
 def relative_half_width(samples: Sequence[float]) -> float:
     """Half the 95 % interval of the median by order statistics, as a share of the median.
 
-    Infinite where the samples are too few for an interval.
+    Infinite where the samples are too few for an interval; 0 where they are: a call that
+    launches nothing takes no time on the trace.
     """
     if len(samples) < FEWEST:
         return math.inf
     ordered = sorted(samples)
     rank = median_interval_rank(len(ordered))
-    return (ordered[-rank] - ordered[rank - 1]) / 2 / statistics.median(ordered)
+    width, median = ordered[-rank] - ordered[rank - 1], statistics.median(ordered)
+    if median == 0:
+        return math.inf if width else 0.0
+    return width / 2 / median
 
 
 def outliers(samples: Sequence[float]) -> int:
@@ -114,9 +118,10 @@ FEWEST = 6
 
 
 def _medians_and_ratios(table: Any) -> Any:
-    """Medians over the last axis, then each ÷ the first."""
+    """Medians over the last axis, then each ÷ the first; no ratio to a time of 0 is used."""
     medians = np.median(table, axis=-1)
-    return np.concatenate([medians, medians / medians[0]])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.concatenate([medians, medians / medians[0]])
 
 
 def _interval(table: Any) -> tuple[Any, Any]:
