@@ -22,7 +22,7 @@ NEEDED_BY_NONE = {
 @pytest.mark.parametrize(("name", "architecture"), [("softmax", "gfx1201"), ("sum_abs", "gfx942")])
 def test_every_needed_barrier_and_wait(name, architecture):
     found = list(mutants(CASES[name](architecture), 0, barriers_and_waits))
-    assert len(found) > 10
+    assert len(found) >= 8
     for kind in ("barrier", "wait"):
         missed = [item for item in found if item.kind == kind and not item.by]
         assert len(missed) <= NEEDED_BY_NONE.get((name, kind), 0), missed

@@ -159,11 +159,10 @@ class Ledger:
 
     def _disagree(self, values: Bytes, place: Offsets) -> Mask:
         """Whether a granule gets another value than the one that the last access leaves there."""
-        _, number = np.unique(place.reshape(-1), return_inverse=True)
-        rows = values.reshape(-1, self.granule)
-        last = np.zeros_like(rows)
-        last[number.reshape(-1)] = rows
-        return self._differ(last[number.reshape(-1)], rows, place)
+        rows, at = values.reshape(-1, self.granule), place.reshape(-1)
+        last = np.empty((self.tags[Use.WRITE].size, self.granule), np.uint8)
+        last[at] = rows
+        return self._differ(last[at], rows, place)
 
     def _conflict(self, found: Mask, tags: Tags, place: Offsets, use: Use) -> Conflict:
         which = int(np.argmax(found.reshape(-1)))

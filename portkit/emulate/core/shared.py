@@ -46,7 +46,7 @@ class SharedMemory(ByteStore):
 
     def _known(self, at: Offsets, size: int) -> NDArray[np.bool_]:
         """Whether bytes, or the words of accesses that consist of whole ones, are written."""
-        if size % 4 or low_bits(at) & 3:
+        if (size | low_bits(at)) & 3:
             return self.written[at[:, None] + np.arange(size)]
         flags, word = self.written.view(np.uint32), at >> 2
         place = word if size == 4 else word[:, None] + np.arange(size // 4)
