@@ -59,7 +59,7 @@ class SharedMemory(ByteStore):
 
     def mark(self, at: Offsets, size: int) -> None:
         """Count bytes as written."""
-        if size % 4 or low_bits(at) & 3:
+        if size < 4 or low_bits(at) & 3:
             self.written[at[:, None] + np.arange(size)] = True
             return
         flags = self.written.view(np.uint32)
