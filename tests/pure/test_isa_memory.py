@@ -150,6 +150,7 @@ def test_a_lane_beyond_num_records_that_is_not_masked_is_named():
     outcome, (finding,) = ran.emulation.outcome, ran.emulation.findings
     assert outcome.status == "out_of_bounds"
     assert (finding.kind, finding.count, finding.place.lane, finding.offset) == ("beyond_records", 32, 32, 1024)
+    assert finding.buffer == "x"
     assert ran.outputs[:, 0].tolist() == [*ran.inputs[:32, 0].tolist(), *[0] * 32]
 
 

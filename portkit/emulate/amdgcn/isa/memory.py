@@ -184,9 +184,9 @@ def buffer_addresses(decoder: Decoder, address: str, resource: str, base: str, s
         own = lane_offset(machine) if lane_offset else np.uint32(0)
         reach = machine.spread(np.asarray(own).astype(np.int64) + constant)
         inside = reach + size <= records
-        if not inside.all():
-            _note_dropped(machine, decoder, np.asarray(own), inside, reach, records)
         start = start + np.asarray(scalar(machine)).astype(np.int64) - BASE
+        if not inside.all():
+            _note_dropped(machine, decoder, np.asarray(own), inside, reach, records, start)
         return reach + start, machine.active & inside
 
     def checked(machine: Machine) -> tuple[Offsets, Mask]:
@@ -207,7 +207,9 @@ def _resource(machine: Machine, first: int) -> tuple[Array, Array]:
     return start, records.astype(np.int64)
 
 
-def _note_dropped(machine: Machine, decoder: Decoder, own: Array, inside: Mask, reach: Array, records: Array) -> None:
+def _note_dropped(
+    machine: Machine, decoder: Decoder, own: Array, inside: Mask, reach: Array, records: Array, start: Array
+) -> None:
     dropped = ~inside & machine.active & (machine.spread(own) != MASKED)
     if not dropped.any():
         return
@@ -217,7 +219,9 @@ def _note_dropped(machine: Machine, decoder: Decoder, own: Array, inside: Mask, 
     flat = int(np.flatnonzero(machine.active).searchsorted(wave * machine.lanes + lane))
     place = machine.place(flat, machine.active)
     site, count = decoder.instruction.site, int(np.count_nonzero(dropped))
-    machine.note(Finding(Kind.BEYOND_RECORDS, message, site, place, int(reach[wave, lane]), None, count))
+    buffer = machine.memory.nearest(int(np.broadcast_to(start, reach.shape)[wave, lane]))
+    name = buffer.name if buffer else None
+    machine.note(Finding(Kind.BEYOND_RECORDS, message, site, place, int(reach[wave, lane]), name, count))
 
 
 # -- vector loads and stores
