@@ -20,10 +20,20 @@ Sources:
 import torch
 import triton
 import triton.language as tl
+from arguments import (
+    FLOATS,
+    check_axes,
+    check_beside,
+    check_most,
+    check_shape,
+    check_tensor,
+    check_unit_stride,
+    check_vector,
+)
 
 BFLOAT16_GAP = {"bfloat16": "Triton's interpreter multiplies the raw bits of bfloat16"}
 
-FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+MAX_STRIDE = 2**22  # elements between rows: 256 of them lie within 32-bit offsets
 
 
 @triton.jit
@@ -41,7 +51,7 @@ def operand(ptr, rows, columns, stride, BLOCK: tl.constexpr, COLUMNS: tl.constex
     """What tiles of a matrix are loaded from and stored to: a descriptor of such tiles, or the pointer."""
     if DESCRIPTORS:
         return tl.make_tensor_descriptor(ptr, [rows, columns], [stride.to(tl.int64), 1], [BLOCK, COLUMNS])
-    else:
+    else:  # noqa: RET505 - Triton takes what follows a constant branch for code of both
         return ptr
 
 
@@ -52,7 +62,7 @@ def load_tile(
     """The tile at row m and column n in float32, zeros beyond the end."""
     if DESCRIPTORS:
         return source.load([m, n]).to(tl.float32)
-    else:
+    else:  # noqa: RET505
         i, j = tl.arange(0, BLOCK)[:, None], tl.arange(0, COLUMNS)[None, :]
         mask = (i < rows - m) & (j < columns - n)
         return tl.load(source + m.to(tl.int64) * stride + n + (i * stride + j), mask=mask, other=0.0).to(tl.float32)
@@ -127,7 +137,7 @@ def activated(z, ACTIVATION: tl.constexpr):
     """GELU in its tanh form, SiLU, or z itself; (1 + tanh(u)) / 2 = sigmoid(2 u)."""
     if ACTIVATION == "gelu":
         return z * tl.sigmoid(1.5957691216057308 * (z + 0.044715 * z * z * z))
-    elif ACTIVATION == "silu":
+    elif ACTIVATION == "silu":  # noqa: RET505
         return z * tl.sigmoid(z)
     else:
         return z
@@ -157,7 +167,7 @@ def linear_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
     DESCRIPTORS: tl.constexpr, HALVES: tl.constexpr, FLATTEN: tl.constexpr,
 ):  # fmt: skip
-    """y = activation(scale * (x wᵀ) + bias) + residual, with what of it is asked for."""
+    """The layer: activation(scale * (x wᵀ) + bias) + residual, with what of it is asked for."""
     COLUMNS: tl.constexpr = BLOCK_N // 2 if HALVES else BLOCK_N
     x = operand(x_ptr, M, K, x_stride, BLOCK_M, BLOCK_K, DESCRIPTORS)
     w = operand(w_ptr, N, K, w_stride, BLOCK_N, BLOCK_K, DESCRIPTORS)
@@ -337,22 +347,14 @@ def check_operands(
         TypeError: an operand is no tensor of a dtype served, or of another than ``x``.
         ValueError: a shape, device or stride that is not served.
     """
-    check_floating("x", x)
-    check_shape("x", x, (None, None))
-    check_rows("x", x)
-    check_floating("w", w, x)
-    check_shape("w", w, (None, x.shape[1]))
-    check_rows("w", w)
+    check_matrix("x", x)
+    (M, K), N = x.shape, check_matrix("w", w, x).shape[0]
+    check_shape("w", w, (N, K))
     for name, vector in (("scale", scale), ("bias", bias)):
         if vector is not None:
-            check_floating(name, vector, x)
-            check_shape(name, vector, (w.shape[0],))
-            if vector.numel() > 1 and vector.stride(0) != 1:
-                raise ValueError(f"{name} has stride {vector.stride(0)}, not 1")
+            check_vector(name, vector, "x", x, N)
     if residual is not None:
-        check_floating("residual", residual, x)
-        check_shape("residual", residual, (x.shape[0], w.shape[0]))
-        check_rows("residual", residual)
+        check_shape("residual", check_matrix("residual", residual, x), (M, N))
 
 
 def units(device: torch.device) -> int:
@@ -399,42 +401,19 @@ def _bytes(size: int, _alignment: int, _stream: int | None) -> torch.Tensor:
     return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
-def check_floating(name: str, tensor: torch.Tensor, like: torch.Tensor | None = None) -> None:
-    """Refuse what is no tensor of a dtype the kernels take, or unlike another one.
+def check_matrix(name: str, value: object, like: torch.Tensor | None = None) -> torch.Tensor:
+    """The tensor itself: two axes, rows contiguous and not so far apart that a tile's offsets pass 32 bits.
 
-    Raises:
-        TypeError: no tensor, another dtype.
-        ValueError: another device.
+    Args:
+        name: of the argument.
+        value: what was given for it.
+        like: the operand ``x``, whose dtype and device it must have.
     """
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{name} is {type(tensor).__name__}, not a tensor")
-    if tensor.dtype not in FLOATS:
-        raise TypeError(f"{name} is {tensor.dtype}, not float16, bfloat16 or float32")
-    if like is not None and tensor.dtype != like.dtype:
-        raise TypeError(f"{name} is {tensor.dtype}, not {like.dtype} as the other operands")
-    if like is not None and tensor.device != like.device:
-        raise ValueError(f"{name} is on {tensor.device}, not on {like.device}")
-
-
-def check_shape(name: str, tensor: torch.Tensor, wanted: tuple[int | None, ...]) -> None:
-    """Refuse another shape; None stands for any size.
-
-    Raises:
-        ValueError: naming the argument.
-    """
-    sizes = tuple(tensor.shape)
-    if len(sizes) != len(wanted) or any(w is not None and w != s for s, w in zip(sizes, wanted, strict=True)):
-        text = ", ".join("any" if w is None else str(w) for w in wanted)
-        raise ValueError(f"{name} is of shape {sizes}, not ({text})")
-
-
-def check_rows(name: str, tensor: torch.Tensor) -> None:
-    """Refuse rows that are not contiguous, or so far apart that a tile's offsets pass 32 bits.
-
-    Raises:
-        ValueError: naming the argument.
-    """
-    if tensor.numel() and tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
-        raise ValueError(f"{name} has stride {tensor.stride(-1)} along its last axis, not 1")
-    if tensor.dim() > 1 and tensor.numel() and tensor.stride(-2) >= 2**22:
-        raise ValueError(f"{name} has rows {tensor.stride(-2)} elements apart; fewer than {2**22} are served")
+    tensor = check_tensor(name, value, FLOATS if like is None else (like.dtype,))
+    check_axes(name, tensor, 2, 2)
+    check_unit_stride(name, tensor)
+    if like is not None:
+        check_beside(name, tensor, "x", like)
+    if tensor.numel():
+        check_most(f"row stride of {name}", tensor.stride(0), MAX_STRIDE, "the most that a tile's offsets take")
+    return tensor
