@@ -301,7 +301,7 @@ def linear(
         grid = lambda meta: (tiles(meta["BLOCK_M"], meta["BLOCK_N"]),)  # noqa: E731 - the autotuner calls it
         tuned_linear_kernel[grid](*arguments, *strides, EVEN_K=K % 64 == 0, **asked)
         return y
-    descriptors = descriptors and describable(x, w, y, extra)
+    descriptors = descriptors and K > 0 and describable(x, w, y, extra)
     size = x.element_size()
     block_m = min(block_m, max(16, triton.next_power_of_2(M)))
     finished = block_m * block_n * size // (2 if split else 1)
