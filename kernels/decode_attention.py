@@ -257,6 +257,7 @@ case = KernelCase(
     small_shapes=((3, 4, 2, 130, 16, 64), (2, 6, 2, 50, 16, 128)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={
+        "b16": {"block": 16, "num_warps": 8, "num_stages": 2},
         "b32": {"block": 32, "num_warps": 4, "num_stages": 2},
         "b64": {"block": 64, "num_warps": 4, "num_stages": 2},
         "b128": {"block": 128, "num_warps": 8, "num_stages": 2},

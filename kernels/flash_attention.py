@@ -59,7 +59,7 @@ LOG2E = 1.4426950408889634
 
 
 @triton.jit
-def _block(
+def block_of(
     source, start, rows, stride, ROWS: tl.constexpr, DIM: tl.constexpr, WHOLE: tl.constexpr, DESCRIPTORS: tl.constexpr
 ):
     """Rows start… of one head: (ROWS, DIM), zeros beyond the end."""
@@ -76,14 +76,14 @@ def _block(
 
 
 @triton.jit
-def _forward_blocks(
+def forward_blocks(
     total, maximum, mass, q, key, value, first, last, m, rows, k_stride, v_stride, scale2,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     """Take keys first to last (a multiple of BLOCK_N apart, or the end) into the running softmax."""
     for start in tl.range(first, last, BLOCK_N):
-        k = _block(key, start, rows, k_stride, BLOCK_N, DIM, not MASKED, DESCRIPTORS)
+        k = block_of(key, start, rows, k_stride, BLOCK_N, DIM, not MASKED, DESCRIPTORS)
         scores = tl.dot(q, k.T, input_precision="ieee")
         if MASKED:
             columns = start + tl.arange(0, BLOCK_N)
@@ -96,7 +96,7 @@ def _forward_blocks(
         shrink = tl.exp2(maximum - grown)
         mass = mass * shrink + tl.sum(p, axis=1)
         total = total * shrink[:, None]
-        v = _block(value, start, rows, v_stride, BLOCK_N, DIM, not MASKED, DESCRIPTORS)
+        v = block_of(value, start, rows, v_stride, BLOCK_N, DIM, not MASKED, DESCRIPTORS)
         total = tl.dot(p.to(v.dtype), v, total, input_precision="ieee")
         maximum = grown
     return total, maximum, mass
@@ -126,7 +126,7 @@ def _forward(
     if DESCRIPTORS:
         key = tl.make_tensor_descriptor(key, [rows, DIM], [k_stride.to(tl.int64), 1], [BLOCK_N, DIM])
         value = tl.make_tensor_descriptor(value, [rows, DIM], [v_stride.to(tl.int64), 1], [BLOCK_N, DIM])
-    q = _block(query, m, rows, q_stride, BLOCK_M, DIM, False, False)
+    q = block_of(query, m, rows, q_stride, BLOCK_M, DIM, False, False)
     total = tl.zeros((BLOCK_M, DIM), dtype=tl.float32)
     maximum = tl.full((BLOCK_M,), -float("inf"), dtype=tl.float32)
     mass = tl.zeros((BLOCK_M,), dtype=tl.float32)
@@ -136,11 +136,11 @@ def _forward(
     else:
         end = rows
         whole = rows // BLOCK_N * BLOCK_N
-    total, maximum, mass = _forward_blocks(
+    total, maximum, mass = forward_blocks(
         total, maximum, mass, q, key, value, 0, whole, m, rows, k_stride, v_stride, scale2, CAUSAL, False,
         BLOCK_M, BLOCK_N, DIM, DESCRIPTORS,
     )  # fmt: skip
-    total, maximum, mass = _forward_blocks(
+    total, maximum, mass = forward_blocks(
         total, maximum, mass, q, key, value, whole, end, m, rows, k_stride, v_stride, scale2, CAUSAL, True,
         BLOCK_M, BLOCK_N, DIM, DESCRIPTORS,
     )  # fmt: skip
@@ -161,8 +161,8 @@ def _row_dots(
 ):
     """D: the dot products of the rows of O and dO."""
     m, pair = tl.program_id(0) * BLOCK, tl.program_id(1)
-    out = _block(out_ptr + pair.to(tl.int64) * rows * DIM, m, rows, DIM, BLOCK, DIM, False, False)
-    grad = _block(_head(grad_ptr, pair, heads, g_batch, g_head), m, rows, g_stride, BLOCK, DIM, False, False)
+    out = block_of(out_ptr + pair.to(tl.int64) * rows * DIM, m, rows, DIM, BLOCK, DIM, False, False)
+    grad = block_of(_head(grad_ptr, pair, heads, g_batch, g_head), m, rows, g_stride, BLOCK, DIM, False, False)
     i = tl.arange(0, BLOCK)
     dots = tl.sum(out.to(tl.float32) * grad.to(tl.float32), axis=1)
     tl.store(dots_ptr + pair.to(tl.int64) * rows + m + i, dots, mask=i < rows - m)
@@ -176,8 +176,8 @@ def _keys_blocks(
     """Gather what queries first to last give to a block of keys. Scores are transposed: (keys, queries)."""
     i = tl.arange(0, BLOCK_M)
     for start in tl.range(first, last, BLOCK_M):
-        q = _block(query, start, rows, q_stride, BLOCK_M, DIM, not MASKED, False)
-        g = _block(grad, start, rows, g_stride, BLOCK_M, DIM, not MASKED, False)
+        q = block_of(query, start, rows, q_stride, BLOCK_M, DIM, not MASKED, False)
+        g = block_of(grad, start, rows, g_stride, BLOCK_M, DIM, not MASKED, False)
         if MASKED:
             # A row beyond the end has no weight: its L is +inf.
             level = tl.load(lse + start + i, mask=i < rows - start, other=float("inf"))
@@ -206,8 +206,8 @@ def _backward_keys(
     kv_heads = heads // group
     key = _head(key_ptr, shared, kv_heads, k_batch, k_head)
     value = _head(value_ptr, shared, kv_heads, v_batch, v_head)
-    k = _block(key, n, rows, k_stride, BLOCK_N, DIM, False, False)
-    v = _block(value, n, rows, v_stride, BLOCK_N, DIM, False, False)
+    k = block_of(key, n, rows, k_stride, BLOCK_N, DIM, False, False)
+    v = block_of(value, n, rows, v_stride, BLOCK_N, DIM, False, False)
     dk = tl.zeros((BLOCK_N, DIM), dtype=tl.float32)
     dv = tl.zeros((BLOCK_N, DIM), dtype=tl.float32)
     whole = rows // BLOCK_M * BLOCK_M
@@ -246,8 +246,8 @@ def _queries_blocks(
 ):  # fmt: skip
     """Gather what keys first to last give to a block of queries."""
     for start in tl.range(first, last, BLOCK_N):
-        k = _block(key, start, rows, k_stride, BLOCK_N, DIM, not MASKED, False)
-        v = _block(value, start, rows, v_stride, BLOCK_N, DIM, not MASKED, False)
+        k = block_of(key, start, rows, k_stride, BLOCK_N, DIM, not MASKED, False)
+        v = block_of(value, start, rows, v_stride, BLOCK_N, DIM, not MASKED, False)
         p = tl.exp2(tl.dot(q, k.T, input_precision="ieee") * scale2 - level[:, None])
         if MASKED:
             columns = start + tl.arange(0, BLOCK_N)
@@ -272,8 +272,8 @@ def _backward_queries(
     shared = pair // heads * (heads // group) + pair % heads // group
     key = _head(key_ptr, shared, heads // group, k_batch, k_head)
     value = _head(value_ptr, shared, heads // group, v_batch, v_head)
-    q = _block(_head(query_ptr, pair, heads, q_batch, q_head), m, rows, q_stride, BLOCK_M, DIM, False, False)
-    g = _block(_head(grad_ptr, pair, heads, g_batch, g_head), m, rows, g_stride, BLOCK_M, DIM, False, False)
+    q = block_of(_head(query_ptr, pair, heads, q_batch, q_head), m, rows, q_stride, BLOCK_M, DIM, False, False)
+    g = block_of(_head(grad_ptr, pair, heads, g_batch, g_head), m, rows, g_stride, BLOCK_M, DIM, False, False)
     i, d = tl.arange(0, BLOCK_M), tl.arange(0, DIM)
     offset = pair.to(tl.int64) * rows + m
     level = tl.load(lse_ptr + offset + i, mask=i < rows - m, other=float("inf"))
