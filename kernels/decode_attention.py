@@ -18,9 +18,11 @@ Work of one call, t = sum of the lengths, q = batch · heads · dim, c = kv_head
 batch · pages in the table, s = bytes per element:
     fused    keys and values of the positions in use, query, output; table and lengths of 4 bytes:
              (2 t c + 2 q) s + 4 (P + batch). The parts' results are the implementation's.
-    unfused  pages gathered to (batch, capacity, …), read and written, twice; then scores, × scale,
-             mask, softmax and sum over all of the capacity. Counted operation by operation in
-             ``work``.
+    unfused  with G = P · page · c and p = P · page · heads over the whole capacity of the table:
+             keys gathered 2 G, laid out by heads 2 G, read G, and values the same; scores p,
+             × scale 2 p, mask 2 p, softmax 2 p, weights p, query and output 2 q; numbers of pages,
+             positions and the mask 28 P + 16 capacity + 4 batch + 2 P · page bytes:
+             (10 G + 8 p + 2 q) s and those. A chain that reads pages in place does not exist.
     flops    4 dim + 5 for each head and position in use.
     Memory bound: a key is used by heads / kv_heads queries only, about that many flops a byte.
     float32 computing is no limit either.
@@ -74,9 +76,10 @@ def _parts(
         k = tl.load(key_ptr + row[:, None] * DIM + d[None, :], mask=used[:, None], other=0.0)
         scores = tl.dot(q, k.T, input_precision="ieee")
         scores = tl.where(used[None, :], scores, -float("inf"))
-        grown = tl.maximum(maximum, tl.max(scores, axis=1) * scale2)
-        p = tl.exp2(scores * scale2 - grown[:, None])
-        shrink = tl.exp2(maximum - grown)
+        grown = tl.maximum(maximum, tl.max(scores, axis=1))
+        # Differences first: a scaled score less a scaled maximum is one rounding, and not 0 where both are alike.
+        p = tl.exp2((scores - grown[:, None]) * scale2)
+        shrink = tl.exp2((maximum - grown) * scale2)
         mass = mass * shrink + tl.sum(p, axis=1)
         total = total * shrink[:, None]
         v = tl.load(value_ptr + row[:, None] * DIM + d[None, :], mask=used[:, None], other=0.0)
@@ -89,7 +92,7 @@ def _parts(
 
 
 @triton.jit
-def _join(part_ptr, level_ptr, out_ptr, parts, PARTS: tl.constexpr, DIM: tl.constexpr):
+def _join(part_ptr, level_ptr, out_ptr, parts, scale2, PARTS: tl.constexpr, DIM: tl.constexpr):
     head = tl.program_id(0).to(tl.int64)
     j, d = tl.arange(0, PARTS), tl.arange(0, DIM)
     place = head * parts + j
@@ -97,7 +100,7 @@ def _join(part_ptr, level_ptr, out_ptr, parts, PARTS: tl.constexpr, DIM: tl.cons
     mass = tl.load(level_ptr + place * 2 + 1, mask=j < parts, other=0.0)
     highest = tl.max(maximum, axis=0)
     # A part without positions has a maximum of -inf and nothing to give; a sequence of none is 0 / 0.
-    weight = tl.where(mass > 0.0, tl.exp2(maximum - highest), 0.0)
+    weight = tl.where(mass > 0.0, tl.exp2((maximum - highest) * scale2), 0.0)
     total = tl.load(part_ptr + place[:, None] * DIM + d[None, :], mask=(j < parts)[:, None], other=0.0)
     out = tl.sum(total * weight[:, None], axis=0) / tl.sum(mass * weight, axis=0)
     tl.store(out_ptr + head * DIM + d, out.to(out_ptr.dtype.element_ty))
@@ -158,10 +161,10 @@ def decode_attention(
     parts = triton.cdiv(capacity, part_length)
     part = torch.empty((batch, heads, parts, dim), dtype=torch.float32, device=query.device)
     level = torch.empty((batch, heads, parts, 2), dtype=torch.float32, device=query.device)
-    group = heads // kv_heads
+    group, scale2 = heads // kv_heads, dim**-0.5 * LOG2E
     _parts[(batch, kv_heads, parts)](
         *(query, key_cache, value_cache, table, lengths, part, level),
-        *(heads, kv_heads, page, most_pages, part_length, dim**-0.5 * LOG2E),
+        *(heads, kv_heads, page, most_pages, part_length, scale2),
         GROUP=group,
         ROWS=max(16, triton.next_power_of_2(group)),
         DIM=dim,
@@ -169,7 +172,7 @@ def decode_attention(
         num_warps=num_warps,
         num_stages=num_stages,
     )
-    _join[(batch * heads,)](part, level, out, parts, PARTS=triton.next_power_of_2(parts), DIM=dim, num_warps=4)
+    _join[(batch * heads,)](part, level, out, parts, scale2, PARTS=triton.next_power_of_2(parts), DIM=dim, num_warps=4)
     return out
 
 
@@ -232,7 +235,7 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     gathered, scores = pages * page * c, pages * page * heads
     index = 4 * (pages + batch)
     mask = 8 * -(-length // page) * page * 2 + 4 * batch + 2 * pages * page
-    unfused = (4 * gathered + 2 * gathered + 2 * q + scores * (1 + 2 + 2 + 2 + 1)) * size
+    unfused = (10 * gathered + 2 * q + 8 * scores) * size
     return Work(
         fused_bytes=(2 * tokens * c + 2 * q) * size + index,
         unfused_bytes=unfused + 12 * pages + 2 * 8 * pages + mask,

@@ -154,7 +154,8 @@ def varlen_attention(
 def reference(query, key, value, offsets, longest):
     """The unfused chain, sequence by sequence; the host waits for the lengths once."""
     group = query.shape[1] // key.shape[1]
-    keys, values = (x[:, :, None].expand(-1, -1, group, -1).reshape(query.shape) for x in (key, value))
+    repeated = (x[:, :, None].expand(-1, -1, group, -1) for x in (key, value))
+    keys, values = (x.clone(memory_format=torch.contiguous_format).view(query.shape) for x in repeated)
     outs = []
     for begin, end in itertools.pairwise(offsets.tolist()):
         q, k, v = (x[begin:end].transpose(0, 1) for x in (query, keys, values))
@@ -217,5 +218,8 @@ case = KernelCase(
     reduction_length=lambda shape: max(shape[0], shape[-1]),
     interpreter_gaps=BFLOAT16_GAP,
     deterministic=True,
-    family_gaps={"tail": "heads are of 2^n elements"},
+    family_gaps={
+        "tail": "heads are of 2^n elements",
+        "large": "a score times its scale less the row's maximum is one rounding, which at 2^80 is far from 0",
+    },
 )
