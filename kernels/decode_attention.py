@@ -8,8 +8,7 @@ Two launches. In the first a program takes one part of one sequence for the quer
 a head of keys: it walks its pages with a running maximum and a running sum and leaves both, and
 its unnormalised output, in float32. The second joins the parts. Without parts a batch of 1 would
 keep 8 programs busy. The number of parts is taken from the shape of the table, never from the
-lengths or the device: host code reads no values, and every device adds in the same order. A part
-beyond a sequence's end leaves a mass of zero.
+lengths: host code reads no values. A part beyond a sequence's end leaves a mass of zero.
 
 Scores and weights are products of a few rows, 16 at least where matrix units take part. Products of
 float32 are not allowed tf32: ``ieee``.
@@ -42,7 +41,7 @@ import torch
 import triton
 import triton.language as tl
 from arguments import check_beside, check_contiguous, check_shape, check_tensor
-from products import BFLOAT16_GAP
+from products import BFLOAT16_GAP, fitting_loop
 
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES
@@ -126,9 +125,10 @@ def decode_attention(
         table: (batch, most pages), int32, contiguous: the pages of each sequence in order. What
             lies beyond a sequence's length is not read.
         lengths: (batch,), int32: positions in use of each sequence.
-        block: positions taken at once.
+        block: positions taken at once, of 16-bit elements; half as many of float32, fewer where shared
+            memory is small.
         num_warps: warps (wavefronts) of a program.
-        num_stages: of the loop over positions.
+        num_stages: most stages of the loop over positions.
 
     Returns:
         A contiguous tensor of the shape and dtype of ``query``; NaN for a sequence of length 0.
@@ -156,17 +156,22 @@ def decode_attention(
     out = torch.empty_like(query)
     if out.numel() == 0:
         return out
+    group, size = heads // kv_heads, query.element_size()
+    rows = max(16, triton.next_power_of_2(group))
+    block, num_stages = fitting_loop(
+        query.device, max(16, block * 2 // size), num_stages, 2 * dim * size, 2 * rows * dim * size
+    )
     capacity = max(page * most_pages, 1)
     part_length = _part_length(capacity, block, batch * kv_heads)
     parts = triton.cdiv(capacity, part_length)
     part = torch.empty((batch, heads, parts, dim), dtype=torch.float32, device=query.device)
     level = torch.empty((batch, heads, parts, 2), dtype=torch.float32, device=query.device)
-    group, scale2 = heads // kv_heads, dim**-0.5 * LOG2E
+    scale2 = dim**-0.5 * LOG2E
     _parts[(batch, kv_heads, parts)](
         *(query, key_cache, value_cache, table, lengths, part, level),
         *(heads, kv_heads, page, most_pages, part_length, scale2),
         GROUP=group,
-        ROWS=max(16, triton.next_power_of_2(group)),
+        ROWS=rows,
         DIM=dim,
         BLOCK=block,
         num_warps=num_warps,

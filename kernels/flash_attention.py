@@ -330,10 +330,14 @@ def _run_forward(query, key, value, causal, scale, keep, blocks):
     size = query.element_size()
     block_m = max(16, blocks["block_m"] * 2 // size)
     block_n, stages = fitting_loop(
-        query.device, max(16, blocks["block_n"] * 2 // size), blocks["num_stages"], 2 * dim * size, block_m * dim * size
+        query.device,
+        max(16, blocks["block_n"] * 2 // size),
+        blocks["num_stages"],
+        2 * dim * size,
+        block_m * (dim + blocks["block_n"]) * size,
     )
     descriptors = blocks["descriptors"] and all(
-        t.data_ptr() % 16 == 0 and all(s * size % 16 == 0 for s in t.stride()[:3]) for t in (key, value)
+        size == 2 and t.data_ptr() % 16 == 0 and all(s * size % 16 == 0 for s in t.stride()[:3]) for t in (key, value)
     )
     if descriptors:
         allow_descriptors()

@@ -14,8 +14,8 @@ since a descriptor would write the rows of the next group.
 Work of one call, E' = groups that are not empty, s = bytes per element:
     fused    x, weights of groups that have rows, offsets read, y written:
              (T K + E' N K + T N) s + 4 (groups + 1).
-    unfused  a product a group: the same bytes but for the offsets, which the host has: fusion
-             saves launches and the idle units at the end of each small product, no bytes.
+    unfused  a product a group: the same bytes, the host reads the offsets. Fusion saves launches
+             and the idle units at the end of each small product, no bytes.
     flops    2 T N K.
     Compute bound with a few hundred rows a group; with a few rows each, bound by reading w.
 
@@ -193,8 +193,8 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     """Bytes and operations, derived in the module's docstring."""
     tokens, groups, n, k = shape
     busy = sum(size > 0 for size in sizes(tokens, groups))
-    moved = (tokens * k + busy * n * k + tokens * n) * DTYPE_BYTES[dtype]
-    return Work(fused_bytes=moved + 4 * (groups + 1), unfused_bytes=moved, flops=2 * tokens * n * k)
+    moved = (tokens * k + busy * n * k + tokens * n) * DTYPE_BYTES[dtype] + 4 * (groups + 1)
+    return Work(fused_bytes=moved, unfused_bytes=moved, flops=2 * tokens * n * k)
 
 
 @TORCH.call()

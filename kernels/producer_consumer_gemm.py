@@ -14,7 +14,8 @@ targets honour that is the case's finding:
     all AMD            to specialise is dropped without a word. Warps of the record are those asked for.
 
 The variants tell it apart: ``ws…`` asks for it, ``d…`` is the same kernel without, ``p…`` takes
-pointers. Where rows do not begin on 16 bytes, pointers are taken whatever the variant says.
+pointers. Where rows do not begin on 16 bytes, and in float32, pointers are taken whatever the
+variant says: see ``products.py``.
 
 Work of one call, s = bytes per element:
     fused    x, w read, y written: (M K + N K + M N) s.

@@ -7,7 +7,8 @@ pointers     blocks of addresses; rows beyond the end are clamped to the last on
              beyond K are masked in the last step alone.
 descriptors  ``tl.make_tensor_descriptor``: on sm_90 and later the tensor memory accelerator
              copies whole tiles and fills with zeros beyond the end; Triton rewrites the same
-             loads to masked pointers on every other target. Rows must begin on 16 bytes.
+             loads to masked pointers on every other target. Rows must begin on 16 bytes;
+             float32 takes pointers, see :func:`describable`.
 
 Products of float32 ask for ``ieee``: tf32 and xf32 don't exist on every target, and a case
 that allowed them could not tell their error from a fault.
@@ -33,6 +34,7 @@ from arguments import (
 
 BFLOAT16_GAP = {"bfloat16": "Triton's interpreter multiplies the raw bits of bfloat16"}
 
+ROOMY = 192 * 1024  # bytes of shared memory a block that only sm_90 and sm_100 have
 MAX_STRIDE = 2**22  # elements between rows: 256 of them lie within 32-bit offsets
 
 
@@ -367,8 +369,9 @@ def fitting_loop(
 ) -> tuple[int, int]:
     """Terms a step and stages of a loop whose buffers fit into a block's shared memory.
 
-    Two stages are the fewest; they take one buffer on most targets and two on sm_90, which has
-    the room. Where not even these fit, a step takes fewer terms, at least 16.
+    Two stages are the fewest. They take one buffer on most targets; on sm_90 and sm_100, which
+    have the room, two, since products read them while they are being filled. Where these don't
+    fit, a step takes fewer terms, at least 16.
 
     Args:
         device: of the launch.
@@ -382,14 +385,21 @@ def fitting_loop(
     properties = torch.cuda.get_device_properties(device)
     # PyTorch for ROCm has no opt-in limit; there the plain one is the whole.
     limit = getattr(properties, "shared_memory_per_block_optin", 0) or properties.shared_memory_per_block
-    while block_k > 16 and block_k * bytes_per_k + other_bytes > limit:
+    buffers = 2 if limit > ROOMY else 1
+    while block_k > 16 and buffers * block_k * bytes_per_k + other_bytes > limit:
         block_k //= 2
     return block_k, max(2, min(stages, (limit - other_bytes) // (block_k * bytes_per_k)))
 
 
 def describable(*tensors: torch.Tensor) -> bool:
-    """Whether all of them can be read through tensor descriptors: rows and start on 16 bytes."""
-    return all(t.data_ptr() % 16 == 0 and t.stride(0) * t.element_size() % 16 == 0 for t in tensors)
+    """Whether all of them are read through tensor descriptors: rows and start on 16 bytes, elements of 16 bits.
+
+    A product of float32 without tensor cores has no use for whole tiles in shared memory; on sm_90
+    Triton 3.7.1 gives such a loop 32 registers a thread and spills the rest.
+    """
+    return all(
+        t.element_size() == 2 and t.data_ptr() % 16 == 0 and t.stride(0) * t.element_size() % 16 == 0 for t in tensors
+    )
 
 
 def allow_descriptors() -> None:

@@ -18,7 +18,7 @@ element:
     unfused  keys and values repeated for their heads 2 T (k + q); a sequence: Q Kᵀ 2 n q + heads n²,
              × scale 2 heads n², mask 3 n² bytes made, n² read and 2 heads n², softmax 2 heads n²,
              P V heads n² + 2 n q; all put together 2 T q:
-             (T (8 q + 2 k) + 8 heads Σ n²) s + 4 Σ n².
+             (T (8 q + 2 k) + 8 heads Σ n²) s + 4 Σ n²; the host reads the offsets.
     flops    heads Σ n (n + 1) / 2 · (4 dim + 5).
     Compute bound in long sequences, as flash_attention is; short ones are bound by memory and
     by the latency of a program.
@@ -138,7 +138,7 @@ def varlen_attention(
     size = query.element_size()
     block_m = max(16, block_m * 2 // size)
     block_n, stages = fitting_loop(
-        query.device, max(16, block_n * 2 // size), num_stages, 2 * dim * size, block_m * dim * size
+        query.device, max(16, block_n * 2 // size), num_stages, 2 * dim * size, block_m * (dim + block_n) * size
     )
     _varlen[(triton.cdiv(longest, block_m), heads, sequences)](
         *(query, key, value, offsets, out, heads, kv_heads, heads // kv_heads, dim**-0.5 * LOG2E),
@@ -195,7 +195,7 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     squares = sum(n * n for n in held)
     return Work(
         fused_bytes=tokens * (2 * q + 2 * k) * size + 4 * (sequences + 1),
-        unfused_bytes=(tokens * (8 * q + 2 * k) + 8 * heads * squares) * size + 4 * squares,
+        unfused_bytes=(tokens * (8 * q + 2 * k) + 8 * heads * squares) * size + 4 * squares + 4 * (sequences + 1),
         flops=heads * sum(n * (n + 1) // 2 for n in held) * (4 * dim + 5),
     )
 
