@@ -373,7 +373,11 @@ def _run_backward(grad, query, key, value, out, lse, causal, scale, blocks):
     numbers = (heads, heads // kv_heads, rows, scale, scale * LOG2E, *_strides(query, key, value, grad))
     held = max(16, blocks["back_held"] * 2 // size)
     walked, stages = fitting_loop(
-        query.device, max(16, blocks["back_walked"] * 2 // size), 2, 2 * dim * size, 2 * held * dim * size
+        query.device,
+        max(16, blocks["back_walked"] * 2 // size),
+        2,
+        2 * dim * size,
+        2 * held * (dim + blocks["back_walked"]) * size,
     )
     options = {"CAUSAL": causal, "DIM": dim, "num_warps": blocks["back_warps"], "num_stages": stages}
     _backward_keys[(triton.cdiv(rows, held), batch * kv_heads)](
