@@ -90,7 +90,7 @@ _add_rms_norm_tuned = triton.autotune(
 
 class _AddRmsNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, residual, weight, eps, num_warps, autotune) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(ctx, x, residual, weight, eps, num_warps, tuned) -> tuple[torch.Tensor, torch.Tensor]:
         rows, residual_rows = as_rows("x", x), as_rows("residual", residual)
         count, hidden = rows.shape
         y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -101,7 +101,7 @@ class _AddRmsNorm(torch.autograd.Function):
             strides = (rows.stride(0), residual_rows.stride(0))
             arguments = (rows, residual_rows, weight, y, h, rstd, *strides, count, hidden, eps)
             block = triton.next_power_of_2(hidden)
-            if autotune:
+            if tuned:
                 _add_rms_norm_tuned[lambda meta: (triton.cdiv(count, meta["ROWS"]),)](*arguments, BLOCK=block)
             else:
                 taken = max(1, ELEMENTS_PER_WARP * num_warps // block)
@@ -130,7 +130,7 @@ def add_rms_norm(
     eps: float = 1e-6,
     *,
     num_warps: int = 8,
-    autotune: bool = False,
+    tuned: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """RMS norm of ``x + residual``, and that sum; differentiable.
 
@@ -140,7 +140,7 @@ def add_rms_norm(
         weight: (hidden,), of the dtype of ``x``.
         eps: added to the mean square.
         num_warps: warps (wavefronts) of a program.
-        autotune: choose warps and rows of a program by trial, forward.
+        tuned: choose warps and rows of a program by trial, forward.
 
     Returns:
         ``(normed, new_residual)``, contiguous, of the shape and dtype of ``x``.
@@ -156,7 +156,7 @@ def add_rms_norm(
     check_unit_stride("residual", residual)
     check_vector("weight", weight, "x", x, x.shape[-1])
     check_most("hidden size", x.shape[-1], MAX_HIDDEN, "the most one block holds")
-    return _AddRmsNorm.apply(x, residual, weight, eps, num_warps, autotune)
+    return _AddRmsNorm.apply(x, residual, weight, eps, num_warps, tuned)
 
 
 def reference(
@@ -201,7 +201,7 @@ case = KernelCase(
         "w4": {"num_warps": 4},
         "w8": {"num_warps": 8},
         "w16": {"num_warps": 16},
-        "auto": {"autotune": True},
+        "auto": {"tuned": True},
     },
     directions=(Direction.FORWARD, Direction.BACKWARD),
     deterministic=True,

@@ -81,7 +81,7 @@ def bias_gelu_dropout(
     seed: int,
     *,
     num_warps: int = 8,
-    autotune: bool = False,
+    tuned: bool = False,
 ) -> torch.Tensor:
     """dropout(gelu(x + bias)), with a mask that ``seed`` alone decides.
 
@@ -91,7 +91,7 @@ def bias_gelu_dropout(
         p: share that is dropped, 0 to below 1, in steps of 1 / 65536.
         seed: 0 to below 2^63.
         num_warps: warps (wavefronts) of a program.
-        autotune: choose warps and block by trial.
+        tuned: choose warps and block by trial.
 
     Returns:
         A contiguous tensor of the shape and dtype of ``x``.
@@ -115,7 +115,7 @@ def bias_gelu_dropout(
     groups = triton.cdiv(hidden, GROUP)
     arguments = (rows, bias, y, rows.stride(0), count, hidden, groups, seed, threshold, _scale(threshold))
     constants = {"GROUP": GROUP, "ROUNDS": ROUNDS}
-    if autotune:
+    if tuned:
         grid = lambda meta: (triton.cdiv(count * groups, meta["GROUPS"]),)  # noqa: E731
         _bias_gelu_dropout_tuned[grid](*arguments, **constants)
     else:
@@ -170,9 +170,9 @@ def philox(counter: torch.Tensor, seed: int, rounds: int = ROUNDS) -> tuple[torc
     return c0, c1, c2, c3
 
 
-def fused(x, bias, keep, p, seed, *, num_warps: int = 8, autotune: bool = False) -> torch.Tensor:
+def fused(x, bias, keep, p, seed, *, num_warps: int = 8, tuned: bool = False) -> torch.Tensor:
     """The case's function: it draws the mask anew, and ``keep`` is for the unfused chain."""
-    return bias_gelu_dropout(x, bias, p, seed, num_warps=num_warps, autotune=autotune)
+    return bias_gelu_dropout(x, bias, p, seed, num_warps=num_warps, tuned=tuned)
 
 
 def reference(x: torch.Tensor, bias: torch.Tensor, keep: torch.Tensor, p: float, seed: int) -> torch.Tensor:
@@ -212,7 +212,7 @@ case = KernelCase(
         "w8": {"num_warps": 8},
         "w4": {"num_warps": 4},
         "w16": {"num_warps": 16},
-        "auto": {"autotune": True},
+        "auto": {"tuned": True},
     },
     deterministic=True,
     row_inputs=("x", "keep"),

@@ -86,7 +86,7 @@ def fused_moe_gate(
     renormalize: bool = True,
     *,
     num_warps: int = 4,
-    autotune: bool = False,
+    tuned: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Weights and indices of each token's k experts, largest first.
 
@@ -96,7 +96,7 @@ def fused_moe_gate(
         k: experts of a token, 1 to 32.
         renormalize: whether the weights of a token sum to one.
         num_warps: warps (wavefronts) of a program.
-        autotune: choose warps and tokens of a program by trial.
+        tuned: choose warps and tokens of a program by trial.
 
     Returns:
         ``(weights, experts)``, (…, k), float32 and int32.
@@ -118,7 +118,7 @@ def fused_moe_gate(
     block = triton.next_power_of_2(experts)
     arguments = (rows, weights, chosen, rows.stride(0), tokens, experts)
     constants = {"PICKS": k, "PICK_BLOCK": triton.next_power_of_2(k), "RENORMALIZE": renormalize, "BLOCK": block}
-    if autotune:
+    if tuned:
         _gate_tuned[lambda meta: (triton.cdiv(tokens, meta["ROWS"]),)](*arguments, **constants)
     else:
         taken = max(1, ELEMENTS_PER_WARP * num_warps // block)
@@ -163,7 +163,7 @@ case = KernelCase(
         "w4": {"num_warps": 4},
         "w1": {"num_warps": 1},
         "w8": {"num_warps": 8},
-        "auto": {"autotune": True},
+        "auto": {"tuned": True},
     },
     deterministic=True,
     row_inputs=("logits",),

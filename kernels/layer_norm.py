@@ -139,7 +139,7 @@ def _layer_norm_backward(
 
 class _LayerNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, eps, num_warps, autotune) -> torch.Tensor:
+    def forward(ctx, x, weight, bias, eps, num_warps, tuned) -> torch.Tensor:
         rows = as_rows("x", x)
         count, hidden = rows.shape
         y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -149,7 +149,7 @@ class _LayerNorm(torch.autograd.Function):
         if rows.numel():
             arguments = (rows, weight, bias, y, mean, rstd, rows.stride(0), count, hidden, eps)
             block = triton.next_power_of_2(hidden)
-            if autotune:
+            if tuned:
                 _layer_norm_tuned[lambda meta: (triton.cdiv(count, meta["ROWS"]),)](*arguments, BLOCK=block)
             else:
                 taken = max(1, ELEMENTS_PER_WARP * num_warps // block)
@@ -225,7 +225,7 @@ def layer_norm(
     eps: float = 1e-5,
     *,
     num_warps: int = 8,
-    autotune: bool = False,
+    tuned: bool = False,
 ) -> torch.Tensor:
     """Layer norm over the last axis, differentiable.
 
@@ -235,7 +235,7 @@ def layer_norm(
         bias: (hidden,), of the dtype of ``x``.
         eps: added to the variance.
         num_warps: warps (wavefronts) of a program.
-        autotune: choose warps and rows of a program by trial, forward.
+        tuned: choose warps and rows of a program by trial, forward.
 
     Returns:
         A contiguous tensor of the shape and dtype of ``x``.
@@ -250,7 +250,7 @@ def layer_norm(
     check_vector("weight", weight, "x", x, x.shape[-1])
     check_vector("bias", bias, "x", x, x.shape[-1])
     check_most("hidden size", x.shape[-1], MAX_HIDDEN, "the most one block holds")
-    return _LayerNorm.apply(x, weight, bias, eps, num_warps, autotune)
+    return _LayerNorm.apply(x, weight, bias, eps, num_warps, tuned)
 
 
 def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
@@ -307,7 +307,7 @@ case = KernelCase(
         "w8": {"num_warps": 8},
         "w4": {"num_warps": 4},
         "w16": {"num_warps": 16},
-        "auto": {"autotune": True},
+        "auto": {"tuned": True},
     },
     directions=(Direction.FORWARD, Direction.BACKWARD),
     deterministic=True,

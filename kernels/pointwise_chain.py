@@ -58,14 +58,14 @@ _chain_tuned = triton.autotune(
 )(_chain)
 
 
-def pointwise_chain(x: torch.Tensor, operations: int, *, num_warps: int = 8, autotune: bool = False) -> torch.Tensor:
+def pointwise_chain(x: torch.Tensor, operations: int, *, num_warps: int = 8, tuned: bool = False) -> torch.Tensor:
     """The first ``operations`` of the chain.
 
     Args:
         x: any shape, contiguous; float32, float16 or bfloat16.
         operations: 0 to 256.
         num_warps: warps (wavefronts) of a program.
-        autotune: choose warps and block by trial.
+        tuned: choose warps and block by trial.
 
     Returns:
         A tensor of the shape and dtype of ``x``.
@@ -81,7 +81,7 @@ def pointwise_chain(x: torch.Tensor, operations: int, *, num_warps: int = 8, aut
     n = x.numel()
     if not n:
         return y
-    if autotune:
+    if tuned:
         _chain_tuned[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, n, OPERATIONS=operations)
     else:
         block = ELEMENTS_PER_WARP * num_warps
@@ -117,7 +117,7 @@ case = KernelCase(
         "w8": {"num_warps": 8},
         "w4": {"num_warps": 4},
         "w16": {"num_warps": 16},
-        "auto": {"autotune": True},
+        "auto": {"tuned": True},
     },
     deterministic=True,
     row_inputs=("x",),

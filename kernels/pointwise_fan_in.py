@@ -62,7 +62,7 @@ _fan_in_tuned = triton.autotune(
 
 
 def pointwise_fan_in(
-    x: torch.Tensor, *, num_warps: int = 4, per_warp: int = PER_WARP, autotune: bool = False
+    x: torch.Tensor, *, num_warps: int = 4, per_warp: int = PER_WARP, tuned: bool = False
 ) -> torch.Tensor:
     """The chain over the rows of x.
 
@@ -70,7 +70,7 @@ def pointwise_fan_in(
         x: (stages + 1, elements), last axis contiguous; float32, float16 or bfloat16.
         num_warps: warps (wavefronts) of a program.
         per_warp: elements of a warp; half of them, and half of the registers, spill later.
-        autotune: choose warps and block by trial.
+        tuned: choose warps and block by trial.
 
     Returns:
         (elements,), of the dtype of ``x``.
@@ -87,7 +87,7 @@ def pointwise_fan_in(
     z = torch.empty(n, dtype=x.dtype, device=x.device)
     if not n:
         return z
-    if autotune:
+    if tuned:
         _fan_in_tuned[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, z, x.stride(0), n, STAGES=stages)
     else:
         block = per_warp * num_warps
@@ -128,7 +128,7 @@ case = KernelCase(
         "w4": {"num_warps": 4},
         "w8": {"num_warps": 8},
         "w4half": {"num_warps": 4, "per_warp": 128},
-        "auto": {"autotune": True},
+        "auto": {"tuned": True},
     },
     deterministic=True,
     strided_inputs=("x",),

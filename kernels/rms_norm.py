@@ -163,7 +163,7 @@ def rms_norm_backward(
 
 class _RmsNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, eps, num_warps, autotune) -> torch.Tensor:
+    def forward(ctx, x, weight, eps, num_warps, tuned) -> torch.Tensor:
         rows = as_rows("x", x)
         count, hidden = rows.shape
         y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -172,7 +172,7 @@ class _RmsNorm(torch.autograd.Function):
         if rows.numel():
             arguments = (rows, weight, y, rstd, rows.stride(0), count, hidden, eps)
             block = triton.next_power_of_2(hidden)
-            if autotune:
+            if tuned:
                 _rms_norm_tuned[lambda meta: (triton.cdiv(count, meta["ROWS"]),)](*arguments, BLOCK=block)
             else:
                 taken = max(1, ELEMENTS_PER_WARP * num_warps // block)
@@ -193,7 +193,7 @@ class _RmsNorm(torch.autograd.Function):
 
 
 def rms_norm(
-    x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *, num_warps: int = 8, autotune: bool = False
+    x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *, num_warps: int = 8, tuned: bool = False
 ) -> torch.Tensor:
     """RMS norm over the last axis, differentiable.
 
@@ -202,7 +202,7 @@ def rms_norm(
         weight: (hidden,), of the dtype of ``x``.
         eps: added to the mean square.
         num_warps: warps (wavefronts) of a program.
-        autotune: choose warps and rows of a program by trial, forward.
+        tuned: choose warps and rows of a program by trial, forward.
 
     Returns:
         A contiguous tensor of the shape and dtype of ``x``.
@@ -216,7 +216,7 @@ def rms_norm(
     as_rows("x", x)
     check_vector("weight", weight, "x", x, x.shape[-1])
     check_most("hidden size", x.shape[-1], MAX_HIDDEN, "the most one block holds")
-    return _RmsNorm.apply(x, weight, eps, num_warps, autotune)
+    return _RmsNorm.apply(x, weight, eps, num_warps, tuned)
 
 
 def reference(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
@@ -268,7 +268,7 @@ case = KernelCase(
         "w8": {"num_warps": 8},
         "w4": {"num_warps": 4},
         "w16": {"num_warps": 16},
-        "auto": {"autotune": True},
+        "auto": {"tuned": True},
     },
     directions=(Direction.FORWARD, Direction.BACKWARD),
     deterministic=True,

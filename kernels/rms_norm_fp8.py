@@ -84,7 +84,7 @@ _rms_norm_fp8_tuned = triton.autotune(
 
 
 def rms_norm_fp8(
-    x: torch.Tensor, weight: torch.Tensor, eps: float = EPS, *, num_warps: int = 8, autotune: bool = False
+    x: torch.Tensor, weight: torch.Tensor, eps: float = EPS, *, num_warps: int = 8, tuned: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """RMS norm over the last axis in 8 bits, with a scale for each row.
 
@@ -93,7 +93,7 @@ def rms_norm_fp8(
         weight: (hidden,), of the dtype of ``x``.
         eps: added to the mean square.
         num_warps: warps (wavefronts) of a program.
-        autotune: choose warps and rows of a program by trial.
+        tuned: choose warps and rows of a program by trial.
 
     Returns:
         ``(q, scale)``: the shape of ``x`` in the device's fp8 format, and (…, 1) float32, so
@@ -115,7 +115,7 @@ def rms_norm_fp8(
         return q, scale
     arguments = (rows, weight, q, scale, rows.stride(0), count, hidden, eps, torch.finfo(kind).max, TINY)
     block = triton.next_power_of_2(hidden)
-    if autotune:
+    if tuned:
         _rms_norm_fp8_tuned[lambda meta: (triton.cdiv(count, meta["ROWS"]),)](*arguments, BLOCK=block)
     else:
         taken = max(1, ELEMENTS_PER_WARP * num_warps // block)
@@ -182,7 +182,7 @@ case = KernelCase(
         "w8": {"num_warps": 8},
         "w4": {"num_warps": 4},
         "w16": {"num_warps": 16},
-        "auto": {"autotune": True},
+        "auto": {"tuned": True},
     },
     deterministic=True,
     row_inputs=("x",),

@@ -91,7 +91,7 @@ _rope_tuned = triton.autotune(
 )(_rope)
 
 
-def _launch(q, k, q_out, k_out, cos, sin, backward, num_warps, autotune) -> None:
+def _launch(q, k, q_out, k_out, cos, sin, backward, num_warps, tuned) -> None:
     batch, tokens, q_heads, size = q.shape
     k_heads = k.shape[2]
     if not (batch * tokens and size):
@@ -105,7 +105,7 @@ def _launch(q, k, q_out, k_out, cos, sin, backward, num_warps, autotune) -> None
         "K_HEADS": triton.next_power_of_2(max(k_heads, 1)),
         "HALF": triton.next_power_of_2(size // 2),
     }
-    if autotune:
+    if tuned:
         _rope_tuned[(batch * tokens,)](*arguments, **constants)
     else:
         _rope[(batch * tokens,)](*arguments, **constants, num_warps=num_warps)
@@ -113,8 +113,8 @@ def _launch(q, k, q_out, k_out, cos, sin, backward, num_warps, autotune) -> None
 
 class _Rope(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, cos, sin, num_warps, autotune) -> tuple[torch.Tensor, torch.Tensor]:
-        _launch(q, k, q, k, cos, sin, False, num_warps, autotune)
+    def forward(ctx, q, k, cos, sin, num_warps, tuned) -> tuple[torch.Tensor, torch.Tensor]:
+        _launch(q, k, q, k, cos, sin, False, num_warps, tuned)
         ctx.save_for_backward(cos, sin)
         ctx.num_warps = num_warps
         return q, k
@@ -137,7 +137,7 @@ def rope(
     sin: torch.Tensor,
     *,
     num_warps: int = 4,
-    autotune: bool = False,
+    tuned: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Turn queries and keys by their positions' angles, in place; differentiable in both.
 
@@ -148,7 +148,7 @@ def rope(
         cos: (batch or 1, tokens, size), last axis contiguous, of the dtype of ``q`` or float32.
         sin: likewise. Angles have no gradient.
         num_warps: warps (wavefronts) of a program.
-        autotune: choose them by trial, forward.
+        tuned: choose them by trial, forward.
 
     Returns:
         ``(q, k)``, the same memory.
@@ -180,7 +180,7 @@ def rope(
         check_shape(name, tensor, (batch if tensor.shape[0] != 1 else 1, tokens, size))
         check_unit_stride(name, tensor)
         check_beside(name, tensor, "q", q)
-    return _Rope.apply(q, k, cos, sin, num_warps, autotune)
+    return _Rope.apply(q, k, cos, sin, num_warps, tuned)
 
 
 def reference(
@@ -255,7 +255,7 @@ case = KernelCase(
         "w4": {"num_warps": 4},
         "w2": {"num_warps": 2},
         "w8": {"num_warps": 8},
-        "auto": {"autotune": True},
+        "auto": {"tuned": True},
     },
     directions=(Direction.FORWARD, Direction.BACKWARD),
     reduction_length=lambda shape: 2,

@@ -54,7 +54,7 @@ _scatter_add_tuned = triton.autotune(
 
 
 def scatter_add(
-    dy: torch.Tensor, index: torch.Tensor, vocabulary: int, *, num_warps: int = 4, autotune: bool = False
+    dy: torch.Tensor, index: torch.Tensor, vocabulary: int, *, num_warps: int = 4, tuned: bool = False
 ) -> torch.Tensor:
     """Sum of the rows of ``dy`` by their index.
 
@@ -64,7 +64,7 @@ def scatter_add(
             nothing.
         vocabulary: rows of the result.
         num_warps: warps (wavefronts) of a program.
-        autotune: choose warps and block by trial.
+        tuned: choose warps and block by trial.
 
     Returns:
         (vocabulary, hidden), float32.
@@ -85,7 +85,7 @@ def scatter_add(
     if not (rows.numel() and vocabulary):
         return out
     arguments = (rows, index, out, rows.stride(0), vocabulary, hidden)
-    if autotune:
+    if tuned:
         _scatter_add_tuned[lambda meta: (tokens, triton.cdiv(hidden, meta["BLOCK"]))](*arguments)
     else:
         block = ELEMENTS_PER_WARP * num_warps
@@ -132,7 +132,7 @@ case = KernelCase(
     ),
     small_shapes=((8, 20, 4096, 8), (12, 20, 2880, 3), (9, 20, 1024, 1)),
     dtypes=("float32", "float16", "bfloat16"),
-    variants={"w4": {"num_warps": 4}, "w8": {"num_warps": 8}, "auto": {"autotune": True}},
+    variants={"w4": {"num_warps": 4}, "w8": {"num_warps": 8}, "auto": {"tuned": True}},
     strided_inputs=("dy",),
     reduction_length=lambda shape: max(1, shape[0] // shape[3]),
 )

@@ -81,8 +81,8 @@ def _softmax_long(x_ptr, y_ptr, x_stride, columns, CHUNK: tl.constexpr):
         tl.store(y_row + start + lanes, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
-def _that_hold_a_row(configs, named_args, BLOCK, **_):
-    return [config for config in configs if BLOCK <= RESIDENT_PER_WARP * config.num_warps]
+def _that_hold_a_row(configs, named_args, **constants):  # noqa: ANN003 - the autotuner's
+    return [config for config in configs if RESIDENT_PER_WARP * config.num_warps >= constants["BLOCK"]]
 
 
 _softmax_short_tuned = triton.autotune(
@@ -133,17 +133,17 @@ def _softmax_backward_long(dy_ptr, y_ptr, dx_ptr, dy_stride, columns, CHUNK: tl.
         tl.store(dx_ptr + start + lanes, dx.to(dx_ptr.dtype.element_ty), mask=mask)
 
 
-def _forward(rows: torch.Tensor, y: torch.Tensor, num_warps: int, autotune: bool) -> None:
+def _forward(rows: torch.Tensor, y: torch.Tensor, num_warps: int, tuned: bool) -> None:
     count, columns = rows.shape
     arguments = (rows, y, rows.stride(0))
-    resident = columns <= RESIDENT_PER_WARP * (16 if autotune else num_warps)
+    resident = columns <= RESIDENT_PER_WARP * (16 if tuned else num_warps)
     if resident:
         block = triton.next_power_of_2(columns)
-        if autotune:
+        if tuned:
             _softmax_short_tuned[(count,)](*arguments, count, columns, BLOCK=block)
         else:
             _softmax_short[(count,)](*arguments, count, columns, BLOCK=block, STAGES=1, num_warps=num_warps)
-    elif autotune:
+    elif tuned:
         _softmax_long_tuned[(count,)](*arguments, columns)
     else:
         _softmax_long[(count,)](*arguments, columns, CHUNK=CHUNK, num_warps=num_warps)
@@ -176,10 +176,10 @@ def softmax_backward(dy: torch.Tensor, y: torch.Tensor, *, num_warps: int = 8) -
 
 class _Softmax(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, num_warps, autotune) -> torch.Tensor:
+    def forward(ctx, x, num_warps, tuned) -> torch.Tensor:
         y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         if x.numel():
-            _forward(as_rows("x", x), y, num_warps, autotune)
+            _forward(as_rows("x", x), y, num_warps, tuned)
         ctx.save_for_backward(y)
         ctx.num_warps = num_warps
         return y
@@ -192,13 +192,13 @@ class _Softmax(torch.autograd.Function):
         return softmax_backward(dy, as_rows("y", y), num_warps=ctx.num_warps).view(y.shape), None, None
 
 
-def softmax(x: torch.Tensor, *, num_warps: int = 8, autotune: bool = False) -> torch.Tensor:
+def softmax(x: torch.Tensor, *, num_warps: int = 8, tuned: bool = False) -> torch.Tensor:
     """Softmax over the last axis, differentiable.
 
     Args:
         x: (…, columns), last axis contiguous; float32, float16 or bfloat16.
         num_warps: warps (wavefronts) of a program.
-        autotune: choose warps and chunks by trial, forward.
+        tuned: choose warps and chunks by trial, forward.
 
     Returns:
         A contiguous tensor of the shape and dtype of ``x``; a row of -inf alone gives
@@ -209,7 +209,7 @@ def softmax(x: torch.Tensor, *, num_warps: int = 8, autotune: bool = False) -> t
         ValueError: it has no axis, or gaps within rows.
     """
     as_rows("x", check_tensor("x", x))
-    return _Softmax.apply(x, num_warps, autotune)
+    return _Softmax.apply(x, num_warps, tuned)
 
 
 def reference(x: torch.Tensor) -> torch.Tensor:
@@ -242,7 +242,7 @@ case = KernelCase(
         "w4": {"num_warps": 4},
         "w8": {"num_warps": 8},
         "w16": {"num_warps": 16},
-        "auto": {"autotune": True},
+        "auto": {"tuned": True},
     },
     directions=(Direction.FORWARD, Direction.BACKWARD),
     # Elements of long rows are subnormal there: few digits for their gradient, and fewer yet in the unfused chain,
