@@ -300,13 +300,17 @@ def linear(
         return triton.cdiv(M, block_m) * triton.cdiv(N, block_n)
 
     if tuned:
-        grid = lambda meta: (tiles(meta["BLOCK_M"], meta["BLOCK_N"]),)  # noqa: E731 - the autotuner calls it
+
+        def grid(meta: dict[str, object]) -> tuple[int]:
+            count = tiles(meta["BLOCK_M"], meta["BLOCK_N"])
+            return (min(count, units(x.device)) if meta["DESCRIPTORS"] else count,)
+
         tuned_linear_kernel[grid](*arguments, *strides, EVEN_K=K % 64 == 0, **asked)
         return y
     descriptors = descriptors and K > 0 and describable(x, w, y, extra)
     size = x.element_size()
     block_m = min(block_m, max(16, triton.next_power_of_2(M)))
-    finished = block_m * block_n * size // (2 if split else 1)
+    finished = block_m * block_n * size // (2 if split else 1) * (1 if residual is None else 2)
     block_k, stages = fitting_loop(
         x.device,
         max(16, block_k * 2 // size),

@@ -56,13 +56,13 @@ def _qkv(
 ):  # fmt: skip
     tiles_q, tiles_kv = tl.cdiv(NQ, BLOCK_N), tl.cdiv(NKV, BLOCK_N)
     row, column = tile_position(tl.program_id(0), tl.cdiv(M, BLOCK_M), tiles_q + 2 * tiles_kv, GROUP)
-    w_ptr, y_ptr, w_stride, N = wq_ptr, q_ptr, wq_stride, NQ
-    if column >= tiles_q + tiles_kv:
-        w_ptr, y_ptr, w_stride, N = wv_ptr, v_ptr, wv_stride, NKV
-        column -= tiles_q + tiles_kv
-    elif column >= tiles_q:
-        w_ptr, y_ptr, w_stride, N = wk_ptr, k_ptr, wk_stride, NKV
-        column -= tiles_q
+    # Selections, not branches: Triton 3.6 has no branch that returns pointers on AMD.
+    is_q, is_k = column < tiles_q, column < tiles_q + tiles_kv
+    w_ptr = tl.where(is_q, wq_ptr, tl.where(is_k, wk_ptr, wv_ptr))
+    y_ptr = tl.where(is_q, q_ptr, tl.where(is_k, k_ptr, v_ptr))
+    w_stride = tl.where(is_q, wq_stride, tl.where(is_k, wk_stride, wv_stride))
+    N = tl.where(is_q, NQ, NKV)
+    column -= tl.where(is_q, 0, tl.where(is_k, tiles_q, tiles_q + tiles_kv))
     x = operand(x_ptr, M, K, x_stride, BLOCK_M, BLOCK_K, DESCRIPTORS)
     w = operand(w_ptr, N, K, w_stride, BLOCK_N, BLOCK_K, DESCRIPTORS)
     y = operand(y_ptr, M, N, N, BLOCK_M, BLOCK_N, DESCRIPTORS)
