@@ -30,8 +30,8 @@ def _column_sums(partial_ptr, out_ptr, rows, columns, ROWS: tl.constexpr, COLUMN
 
 
 def backward_warps(hidden: int, num_warps: int) -> int:
-    """Warps of a first stage: so many that a thread has 16 elements of a row, where 16 warps suffice."""
-    return max(num_warps, min(16, triton.next_power_of_2(hidden) // 512))
+    """Warps of a first stage: so many that a thread has 8 elements of a row on 32 lanes, where 16 warps suffice."""
+    return max(num_warps, min(16, triton.next_power_of_2(hidden) // 256))
 
 
 def column_sums(partial: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NAMES = (
     *("add_rms_norm", "softmax", "rms_norm", "layer_norm", "rope", "cross_entropy", "bias_gelu_dropout"),
-    *("pointwise_chain", "pointwise_fan_in", "rms_norm_fp8", "fused_moe_gate", "scatter_add"),
+    *("pointwise_chain", "pointwise_fan_in", "rms_norm_fp8", "fused_moe_gate", "scatter_add", "sampling"),
 )
 
 
@@ -41,7 +41,7 @@ def module_of(name):
 def interpreted(script, text=""):
     env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "ignore", str(HERE / script)]
-    done = subprocess.run(command, input=text, env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, input=text, env=env, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -134,6 +134,7 @@ GIVEN = {
     "pointwise_fan_in": {"x": f16(5, 32)},
     "rms_norm_fp8": ROW,
     "fused_moe_gate": {"logits": f16(4, 32), "k": 2},
+    "sampling": {"logits": f16(4, 32), "uniform": torch.zeros(4)},
     "scatter_add": {"dy": f16(4, 32), "index": torch.zeros(4, dtype=torch.int64), "vocabulary": 9},
 }
 TURNED = f16(32, 4).t()
@@ -175,6 +176,13 @@ REFUSED = [
     ("pointwise_fan_in", {"x": f16(4)}, ValueError, "x has 1 axes"),
     ("fused_moe_gate", {"k": 33}, ValueError, "k is 33"),
     ("fused_moe_gate", {"logits": f16(4, 1025)}, ValueError, "logits is of 1025 experts"),
+    ("sampling", {"logits": TURNED, "uniform": torch.zeros(4)}, ValueError, "logits has a last axis of stride 4"),
+    ("sampling", {"uniform": torch.zeros(3)}, ValueError, "uniform has the shape"),
+    ("sampling", {"uniform": f16(4)}, TypeError, "uniform is of float16"),
+    ("sampling", {"temperature": 0.0}, ValueError, "temperature is 0.0"),
+    ("sampling", {"top_p": 0.0}, ValueError, "top_p is 0.0"),
+    ("sampling", {"top_k": -1}, ValueError, "top_k is -1"),
+    ("sampling", {"logits": f16(4, 0)}, ValueError, "logits has no columns"),
     ("scatter_add", {"index": torch.zeros(4)}, TypeError, "index is of float32"),
     ("scatter_add", {"index": torch.zeros(8, dtype=torch.int64)[::2]}, ValueError, "index is not contiguous"),
     ("scatter_add", {"vocabulary": -1}, ValueError, "vocabulary is -1"),
@@ -199,6 +207,7 @@ EMPTY = [
     ("pointwise_fan_in", {"x": f16(5, 0)}, (0,)),
     ("rms_norm_fp8", {"x": f16(0, 32)}, (0, 32)),
     ("fused_moe_gate", {"logits": f16(0, 32)}, (0, 2)),
+    ("sampling", {"logits": f16(0, 32), "uniform": torch.zeros(0)}, (0,)),
     ("scatter_add", {"vocabulary": 0}, (0, 32)),
 ]
 
