@@ -22,6 +22,10 @@ Work of one forward call, N = rows × hidden, s = bytes per element:
 Backward: dy, dh, h and weight read, d and dw written, (4 N + 2 hidden) s, and 4 B a row for
 r; d is one tensor, the gradient of both addends.
 
+Measured on an H200, bfloat16, 16384 × 4096 (torch 2.11, Triton 3.6; least bytes over time, as a
+share of the copy bandwidth of the same run): forward 97 %, Liger-Kernel 97 %; backward 84 % with
+16 warps, short of 92 % as in ``rms_norm.py``.
+
 Sources:
     1. B. Zhang, R. Sennrich, "Root Mean Square Layer Normalization", NeurIPS 2019,
        https://arxiv.org/abs/1910.07467

@@ -25,6 +25,11 @@ Work of one forward call, N = rows × hidden, s = bytes per element:
 Backward: dy, x and weight read, dx, dw and db written, (3 N + 3 hidden) s, and 8 B a row
 for m and r. The scratch of 16 B × hidden a program is the implementation's.
 
+Measured on an H200, bfloat16, 16384 × 4096 (torch 2.11, Triton 3.6; least bytes over time, as a
+share of the copy bandwidth of the same run): forward 94 % with 4 warps, 96 % tuned, Liger-Kernel
+89 %. Backward 51 % with 16 warps and 38 % with 8, so it takes 16 from 4096 elements on; Liger-Kernel
+41 %. It falls short of 92 %; the cause is not measured yet.
+
 Sources:
     1. J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer Normalization", 2016,
        https://arxiv.org/abs/1607.06450
@@ -304,8 +309,8 @@ case = KernelCase(
     small_shapes=((3, 4096), (20, 768), (5, 1600), (2, 5119)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={
-        "w8": {"num_warps": 8},
         "w4": {"num_warps": 4},
+        "w8": {"num_warps": 8},
         "w16": {"num_warps": 16},
         "auto": {"tuned": True},
     },

@@ -15,6 +15,9 @@ The chain is unrolled when compiled: each N is a binary of its own. A shape is
     unfused  every operation reads and writes: 2 N E s. Fusion gains at most N.
     flops    N an element.
 
+Measured on an H200, bfloat16 (Triton 3.6; least bytes over time, as a share of the copy bandwidth of
+the same run): 97 % for N = 2, 100 % for 8, 96 % for 32; registers 32 throughout.
+
 Sources:
     1. S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009: a chain walks
        along the roof from left to right as it grows.

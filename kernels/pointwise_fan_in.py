@@ -16,6 +16,9 @@ tensor (N + 1, E). A shape is (stages, elements). Work, E elements of s bytes:
              (11 N - 3) E s. Fusion gains at most about 11.
     flops    4 N - 1 an element, a sigmoid counted as one.
 
+Measured on an H200, bfloat16 (Triton 3.6; least bytes over time, as a share of the copy bandwidth of
+the same run): 97 % for N = 2 (32 registers), 90 % for 8 (64), 47 % for 32 (255, and spills).
+
 Sources:
     1. V. Volkov, "Better performance at lower occupancy", GTC 2010: what occupancy is for.
     2. 2^24 elements are 4096 × 4096; 10^6 + 3 has a tail.

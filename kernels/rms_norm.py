@@ -22,6 +22,11 @@ Work of one forward call, N = rows × hidden, s = bytes per element:
 Backward: dy, x and weight read, dx and dw written, (3 N + 2 hidden) s, and 4 B a row for r.
 The scratch of 8 B × hidden a program is the implementation's.
 
+Measured on an H200, bfloat16, 16384 × 4096 (torch 2.11, Triton 3.6; least bytes over time, as a
+share of the copy bandwidth of the same run): forward 99 %, Liger-Kernel 99 %. Backward 69 % with
+16 warps and 34 % with 8, so it takes 16 from 4096 elements on; Liger-Kernel 41 %. It falls short of
+92 %; the cause is not measured yet (rows under way and number of programs are not tuned).
+
 Sources:
     1. B. Zhang, R. Sennrich, "Root Mean Square Layer Normalization", NeurIPS 2019,
        https://arxiv.org/abs/1910.07467: formula and its gradient.

@@ -19,6 +19,11 @@ Work of one forward call, N = rows × columns, s = bytes per element:
     flops    max, subtract, exp, sum, divide = 5 an element, exp counted as one.
 Backward: dy and y read, dx written, 3 N s.
 
+Measured on an H200, bfloat16, 8192 × 32768 (torch 2.11, Triton 3.6; least bytes over time, as a
+share of the copy bandwidth of the same run): forward 76 %, Liger-Kernel 76 %; backward 71 %. The goal
+of 92 % is missed, probably because one resident row fills a unit, which then loads, computes and
+stores by turns, and because the second of two walks finds only part of its row in cache.
+
 Sources:
     1. M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax",
        https://arxiv.org/abs/1805.02867
