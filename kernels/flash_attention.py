@@ -1,0 +1,592 @@
+"""Attention in one kernel, forward and backward: the scores never reach memory.
+
+    S = scale · Q Kᵀ,  P = softmax(S),  O = P V          scale = 1 / sqrt(dim)
+    query (batch, heads, length, dim), key and value (batch, kv_heads, length, dim);
+    heads / kv_heads query heads share one head of keys and values
+    flash_attention: a query sees keys up to its own position; flash_attention_full: all keys
+
+Forward: a program holds BLOCK_M queries of one head and walks the keys in blocks with a running
+maximum m and a running sum l, which rescale what is gathered so far; exponentials are powers of
+two, log2(e) goes into the scale. Blocks of keys that are seen wholly need no mask and come first,
+those on the diagonal or at the end last. Longest rows start first. L = m + log2(l) is kept for
+the backward pass.
+
+Backward, with D_i = Σ_d dO_id O_id:
+    P = 2^(S - L),  dP = dO Vᵀ,  dS = P (dP - D),  dQ = scale · dS K,  dK = scale · dSᵀ Q,  dV = Pᵀ dO
+Three launches: D; dK and dV, where a program holds a block of keys and walks the queries of all
+heads that share it; dQ, where a program holds a block of queries and walks the keys. P is made
+twice, which is the price for no atomics: runs agree bit by bit.
+
+P and dS are rounded to the inputs' dtype before they enter a product, as the unfused chain
+rounds them. Products of float32 are not allowed tf32: ``ieee``.
+
+Work of one call, q = batch · heads · length · dim, k the same with kv_heads, p = batch · heads ·
+length², half of p is looked at where it is causal; s = bytes per element:
+    fused    q, k, v read, o written: (2 q + 2 k) s. L, 4 bytes a row, is the implementation's.
+    unfused  Q Kᵀ q + k + p, × scale 2 p, causal: mask 2 p s + length² and p written (of a bool),
+             softmax 2 p, P V p + k + q: (2 q + 2 k + 6 p) s, causal (2 q + 2 k + 8 p) s + length².
+    flops    two products of 2 p dim each, and 5 an element of S (scale, max, subtract, exp, sum);
+             causal: over length (length + 1) / 2 pairs a head.
+    Compute bound from a few hundred queries on: a key is used by all queries, so that
+    flops / bytes grows with length; the unfused chain is bound by the memory of S.
+
+Sources:
+    1. T. Dao, D. Fu, S. Ermon, A. Rudra, C. Ré, "FlashAttention", https://arxiv.org/abs/2205.14135
+    2. T. Dao, "FlashAttention-2", https://arxiv.org/abs/2307.08691: the order of loops, L alone
+       kept for the backward pass.
+    3. M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax",
+       https://arxiv.org/abs/1805.02867
+    4. Triton tutorial 06, fused attention: masked and unmasked blocks in loops of their own.
+    5. J. Ainslie et al., "GQA", https://arxiv.org/abs/2305.13245
+    6. Heads: Llama 3 8B (32, 8, 128), Llama 3 70B (64, 8, 128), Gemma 2 9B (16, 8, 256),
+       TinyLlama (32, 4, 64); 4000 positions are no whole block.
+"""
+
+import functools
+
+import torch
+import triton
+import triton.language as tl
+from arguments import check_beside, check_shape, check_tensor, check_unit_stride
+from products import BFLOAT16_GAP, allow_descriptors, fitting_loop
+
+from portkit import Direction, KernelCase, Work
+from portkit.baselines.library import TORCH
+from portkit.model import DTYPE_BYTES
+
+DIMS = (16, 32, 64, 128, 256)
+LOG2E = 1.4426950408889634
+
+
+@triton.jit
+def block_of(
+    source, start, rows, stride, ROWS: tl.constexpr, DIM: tl.constexpr, WHOLE: tl.constexpr, DESCRIPTORS: tl.constexpr
+):
+    """Rows start… of one head: (ROWS, DIM), zeros beyond the end."""
+    if DESCRIPTORS:
+        return source.load([start, 0])
+    else:  # noqa: RET505 - Triton takes what follows a constant branch for code of both
+        i, d = tl.arange(0, ROWS)[:, None], tl.arange(0, DIM)[None, :]
+        first = tl.zeros((), tl.int64) + start  # a plain number where the interpreter counts the loop
+        pointers = source + first * stride + (i * stride + d)
+        if WHOLE:
+            return tl.load(pointers)
+        else:  # noqa: RET505
+            return tl.load(pointers, mask=i < rows - start, other=0.0)
+
+
+@triton.jit
+def forward_blocks(
+    total, maximum, mass, q, key, value, first, last, m, rows, k_stride, v_stride, scale2,
+    CAUSAL: tl.constexpr, MASKED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+):  # fmt: skip
+    """Take keys first to last (a multiple of BLOCK_N apart, or the end) into the running softmax."""
+    for start in tl.range(first, last, BLOCK_N):
+        k = block_of(key, start, rows, k_stride, BLOCK_N, DIM, not MASKED, DESCRIPTORS)
+        scores = tl.dot(q, k.T, input_precision="ieee")
+        if MASKED:
+            columns = start + tl.arange(0, BLOCK_N)
+            seen = (columns < rows)[None, :]
+            if CAUSAL:
+                seen = seen & (columns[None, :] <= (m + tl.arange(0, BLOCK_M))[:, None])
+            scores = tl.where(seen, scores, -float("inf"))
+        grown = tl.maximum(maximum, tl.max(scores, axis=1) * scale2)
+        p = tl.exp2(scores * scale2 - grown[:, None])
+        shrink = tl.exp2(maximum - grown)
+        mass = mass * shrink + tl.sum(p, axis=1)
+        total = total * shrink[:, None]
+        v = block_of(value, start, rows, v_stride, BLOCK_N, DIM, not MASKED, DESCRIPTORS)
+        total = tl.dot(p.to(v.dtype), v, total, input_precision="ieee")
+        maximum = grown
+    return total, maximum, mass
+
+
+@triton.jit
+def _head(ptr, pair, heads, batch_stride, head_stride):
+    """Pointer to one head of one batch."""
+    batch, head = pair // heads, pair % heads
+    return ptr + batch.to(tl.int64) * batch_stride + head.to(tl.int64) * head_stride
+
+
+@triton.jit
+def _forward(
+    query_ptr, key_ptr, value_ptr, out_ptr, lse_ptr, heads, group, rows, scale2,
+    q_batch, q_head, q_stride, k_batch, k_head, k_stride, v_batch, v_head, v_stride,
+    CAUSAL: tl.constexpr, KEEP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+):  # fmt: skip
+    m = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_M  # the longest rows first
+    pair = tl.program_id(1)
+    shared = pair // heads * (heads // group) + pair % heads // group
+    query = _head(query_ptr, pair, heads, q_batch, q_head)
+    key = _head(key_ptr, shared, heads // group, k_batch, k_head)
+    value = _head(value_ptr, shared, heads // group, v_batch, v_head)
+    out = out_ptr + pair.to(tl.int64) * rows * DIM
+    if DESCRIPTORS:
+        key = tl.make_tensor_descriptor(key, [rows, DIM], [k_stride.to(tl.int64), 1], [BLOCK_N, DIM])
+        value = tl.make_tensor_descriptor(value, [rows, DIM], [v_stride.to(tl.int64), 1], [BLOCK_N, DIM])
+    q = block_of(query, m, rows, q_stride, BLOCK_M, DIM, False, False)
+    total = tl.zeros((BLOCK_M, DIM), dtype=tl.float32)
+    maximum = tl.full((BLOCK_M,), -float("inf"), dtype=tl.float32)
+    mass = tl.zeros((BLOCK_M,), dtype=tl.float32)
+    if CAUSAL:
+        end = tl.minimum(m + BLOCK_M, rows)
+        whole = m // BLOCK_N * BLOCK_N
+    else:
+        end = rows
+        whole = rows // BLOCK_N * BLOCK_N
+    total, maximum, mass = forward_blocks(
+        total, maximum, mass, q, key, value, 0, whole, m, rows, k_stride, v_stride, scale2, CAUSAL, False,
+        BLOCK_M, BLOCK_N, DIM, DESCRIPTORS,
+    )  # fmt: skip
+    total, maximum, mass = forward_blocks(
+        total, maximum, mass, q, key, value, whole, end, m, rows, k_stride, v_stride, scale2, CAUSAL, True,
+        BLOCK_M, BLOCK_N, DIM, DESCRIPTORS,
+    )  # fmt: skip
+    i, d = tl.arange(0, BLOCK_M), tl.arange(0, DIM)
+    if KEEP:
+        tl.store(lse_ptr + pair.to(tl.int64) * rows + m + i, maximum + tl.log2(mass), mask=i < rows - m)
+    total = total / mass[:, None]
+    tl.store(
+        out + m.to(tl.int64) * DIM + (i[:, None] * DIM + d[None, :]),
+        total.to(out_ptr.dtype.element_ty),
+        mask=(i < rows - m)[:, None],
+    )
+
+
+@triton.jit
+def _row_dots(
+    out_ptr, grad_ptr, dots_ptr, rows, heads, g_batch, g_head, g_stride, BLOCK: tl.constexpr, DIM: tl.constexpr
+):
+    """D: the dot products of the rows of O and dO."""
+    m, pair = tl.program_id(0) * BLOCK, tl.program_id(1)
+    out = block_of(out_ptr + pair.to(tl.int64) * rows * DIM, m, rows, DIM, BLOCK, DIM, False, False)
+    grad = block_of(_head(grad_ptr, pair, heads, g_batch, g_head), m, rows, g_stride, BLOCK, DIM, False, False)
+    i = tl.arange(0, BLOCK)
+    dots = tl.sum(out.to(tl.float32) * grad.to(tl.float32), axis=1)
+    tl.store(dots_ptr + pair.to(tl.int64) * rows + m + i, dots, mask=i < rows - m)
+
+
+@triton.jit
+def _keys_blocks(
+    dk, dv, k, v, query, grad, lse, dots, first, last, n, rows, q_stride, g_stride, scale2, CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
+):  # fmt: skip
+    """Gather what queries first to last give to a block of keys. Scores are transposed: (keys, queries)."""
+    i = tl.arange(0, BLOCK_M)
+    for start in tl.range(first, last, BLOCK_M):
+        q = block_of(query, start, rows, q_stride, BLOCK_M, DIM, not MASKED, False)
+        g = block_of(grad, start, rows, g_stride, BLOCK_M, DIM, not MASKED, False)
+        if MASKED:
+            # A row beyond the end has no weight: its L is +inf.
+            level = tl.load(lse + start + i, mask=i < rows - start, other=float("inf"))
+            dot = tl.load(dots + start + i, mask=i < rows - start, other=0.0)
+        else:
+            level = tl.load(lse + start + i)
+            dot = tl.load(dots + start + i)
+        p = tl.exp2(tl.dot(k, q.T, input_precision="ieee") * scale2 - level[None, :])
+        if MASKED and CAUSAL:
+            p = tl.where((n + tl.arange(0, BLOCK_N))[:, None] <= (start + i)[None, :], p, 0.0)
+        dv = tl.dot(p.to(g.dtype), g, dv, input_precision="ieee")
+        dp = tl.dot(v, g.T, input_precision="ieee")
+        ds = p * (dp - dot[None, :])
+        dk = tl.dot(ds.to(q.dtype), q, dk, input_precision="ieee")
+    return dk, dv
+
+
+@triton.jit
+def _backward_keys(
+    query_ptr, key_ptr, value_ptr, grad_ptr, lse_ptr, dots_ptr, dk_ptr, dv_ptr, heads, group, rows, scale, scale2,
+    q_batch, q_head, q_stride, k_batch, k_head, k_stride, v_batch, v_head, v_stride, g_batch, g_head, g_stride,
+    CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
+):  # fmt: skip
+    n = tl.program_id(0) * BLOCK_N
+    shared = tl.program_id(1)
+    kv_heads = heads // group
+    key = _head(key_ptr, shared, kv_heads, k_batch, k_head)
+    value = _head(value_ptr, shared, kv_heads, v_batch, v_head)
+    k = block_of(key, n, rows, k_stride, BLOCK_N, DIM, False, False)
+    v = block_of(value, n, rows, v_stride, BLOCK_N, DIM, False, False)
+    dk = tl.zeros((BLOCK_N, DIM), dtype=tl.float32)
+    dv = tl.zeros((BLOCK_N, DIM), dtype=tl.float32)
+    whole = rows // BLOCK_M * BLOCK_M
+    first, clear = 0, 0
+    if CAUSAL:
+        first = n // BLOCK_M * BLOCK_M
+        clear = tl.minimum(tl.cdiv(n + BLOCK_N, BLOCK_M) * BLOCK_M, rows)
+    for member in range(0, group):
+        pair = shared // kv_heads * heads + shared % kv_heads * group + member
+        query = _head(query_ptr, pair, heads, q_batch, q_head)
+        grad = _head(grad_ptr, pair, heads, g_batch, g_head)
+        lse, dots = lse_ptr + pair.to(tl.int64) * rows, dots_ptr + pair.to(tl.int64) * rows
+        if CAUSAL:
+            dk, dv = _keys_blocks(
+                dk, dv, k, v, query, grad, lse, dots, first, clear, n, rows, q_stride, g_stride, scale2, True, True,
+                BLOCK_M, BLOCK_N, DIM,
+            )  # fmt: skip
+        dk, dv = _keys_blocks(
+            dk, dv, k, v, query, grad, lse, dots, clear, whole, n, rows, q_stride, g_stride, scale2, False, False,
+            BLOCK_M, BLOCK_N, DIM,
+        )  # fmt: skip
+        dk, dv = _keys_blocks(
+            dk, dv, k, v, query, grad, lse, dots, tl.maximum(clear, whole), rows, n, rows, q_stride, g_stride, scale2,
+            False, True, BLOCK_M, BLOCK_N, DIM,
+        )  # fmt: skip
+    j, d = tl.arange(0, BLOCK_N), tl.arange(0, DIM)
+    offsets = shared.to(tl.int64) * rows * DIM + n.to(tl.int64) * DIM + (j[:, None] * DIM + d[None, :])
+    tl.store(dk_ptr + offsets, (dk * scale).to(dk_ptr.dtype.element_ty), mask=(j < rows - n)[:, None])
+    tl.store(dv_ptr + offsets, dv.to(dv_ptr.dtype.element_ty), mask=(j < rows - n)[:, None])
+
+
+@triton.jit
+def _queries_blocks(
+    dq, q, g, level, dot, key, value, first, last, m, rows, k_stride, v_stride, scale2, CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
+):  # fmt: skip
+    """Gather what keys first to last give to a block of queries."""
+    for start in tl.range(first, last, BLOCK_N):
+        k = block_of(key, start, rows, k_stride, BLOCK_N, DIM, not MASKED, False)
+        v = block_of(value, start, rows, v_stride, BLOCK_N, DIM, not MASKED, False)
+        p = tl.exp2(tl.dot(q, k.T, input_precision="ieee") * scale2 - level[:, None])
+        if MASKED:
+            columns = start + tl.arange(0, BLOCK_N)
+            seen = (columns < rows)[None, :]
+            if CAUSAL:
+                seen = seen & (columns[None, :] <= (m + tl.arange(0, BLOCK_M))[:, None])
+            p = tl.where(seen, p, 0.0)
+        dp = tl.dot(g, v.T, input_precision="ieee")
+        ds = p * (dp - dot[:, None])
+        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
+    return dq
+
+
+@triton.jit
+def _backward_queries(
+    query_ptr, key_ptr, value_ptr, grad_ptr, lse_ptr, dots_ptr, dq_ptr, heads, group, rows, scale, scale2,
+    q_batch, q_head, q_stride, k_batch, k_head, k_stride, v_batch, v_head, v_stride, g_batch, g_head, g_stride,
+    CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
+):  # fmt: skip
+    m = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_M
+    pair = tl.program_id(1)
+    shared = pair // heads * (heads // group) + pair % heads // group
+    key = _head(key_ptr, shared, heads // group, k_batch, k_head)
+    value = _head(value_ptr, shared, heads // group, v_batch, v_head)
+    q = block_of(_head(query_ptr, pair, heads, q_batch, q_head), m, rows, q_stride, BLOCK_M, DIM, False, False)
+    g = block_of(_head(grad_ptr, pair, heads, g_batch, g_head), m, rows, g_stride, BLOCK_M, DIM, False, False)
+    i, d = tl.arange(0, BLOCK_M), tl.arange(0, DIM)
+    offset = pair.to(tl.int64) * rows + m
+    level = tl.load(lse_ptr + offset + i, mask=i < rows - m, other=float("inf"))
+    dot = tl.load(dots_ptr + offset + i, mask=i < rows - m, other=0.0)
+    if CAUSAL:
+        end = tl.minimum(m + BLOCK_M, rows)
+        whole = m // BLOCK_N * BLOCK_N
+    else:
+        end = rows
+        whole = rows // BLOCK_N * BLOCK_N
+    dq = tl.zeros((BLOCK_M, DIM), dtype=tl.float32)
+    dq = _queries_blocks(
+        dq, q, g, level, dot, key, value, 0, whole, m, rows, k_stride, v_stride, scale2, CAUSAL, False,
+        BLOCK_M, BLOCK_N, DIM,
+    )  # fmt: skip
+    dq = _queries_blocks(
+        dq, q, g, level, dot, key, value, whole, end, m, rows, k_stride, v_stride, scale2, CAUSAL, True,
+        BLOCK_M, BLOCK_N, DIM,
+    )  # fmt: skip
+    tl.store(
+        dq_ptr + offset * DIM + (i[:, None] * DIM + d[None, :]),
+        (dq * scale).to(dq_ptr.dtype.element_ty),
+        mask=(i < rows - m)[:, None],
+    )
+
+
+class _FlashAttention(torch.autograd.Function):
+    """The operation with its gradient; ``blocks`` are the tunables of :func:`flash_attention`."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, causal, scale, blocks) -> torch.Tensor:
+        needed = any(ctx.needs_input_grad)
+        out, lse = _run_forward(query, key, value, causal, scale, needed, blocks)
+        ctx.save_for_backward(query, key, value, out, lse)
+        ctx.causal, ctx.scale, ctx.blocks = causal, scale, blocks
+        return out
+
+    @staticmethod
+    def backward(ctx, grad) -> tuple[torch.Tensor | None, ...]:
+        gradients = _run_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.blocks)
+        return *gradients, None, None, None
+
+
+def _strides(*tensors: torch.Tensor) -> tuple[int, ...]:
+    return tuple(stride for t in tensors for stride in t.stride()[:3])
+
+
+def _run_forward(query, key, value, causal, scale, keep, blocks):
+    batch, heads, rows, dim = query.shape
+    out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    lse = torch.empty((batch, heads, rows) if keep else (1,), dtype=torch.float32, device=query.device)
+    if out.numel() == 0:
+        return out, lse
+    size = query.element_size()
+    block_m = max(16, blocks["block_m"] * 2 // size)
+    block_n, stages = fitting_loop(
+        query.device,
+        max(16, blocks["block_n"] * 2 // size),
+        blocks["num_stages"],
+        2 * dim * size,
+        block_m * (dim + blocks["block_n"]) * size,
+    )
+    descriptors = blocks["descriptors"] and all(
+        size == 2 and t.data_ptr() % 16 == 0 and all(s * size % 16 == 0 for s in t.stride()[:3]) for t in (key, value)
+    )
+    if descriptors:
+        allow_descriptors()
+    _forward[(triton.cdiv(rows, block_m), batch * heads)](
+        *(query, key, value, out, lse, heads, heads // key.shape[1], rows, scale * LOG2E),
+        *_strides(query, key, value),
+        CAUSAL=causal,
+        KEEP=keep,
+        BLOCK_M=block_m,
+        BLOCK_N=block_n,
+        DIM=dim,
+        DESCRIPTORS=descriptors,
+        num_warps=blocks["num_warps"],
+        num_stages=stages,
+    )
+    return out, lse
+
+
+def _run_backward(grad, query, key, value, out, lse, causal, scale, blocks):
+    batch, heads, rows, dim = query.shape
+    kv_heads = key.shape[1]
+    if grad.stride(-1) != 1:
+        grad = grad.contiguous()
+    dq, dk, dv = (torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in (query, key, value))
+    if out.numel() == 0:
+        return dq, dk, dv
+    dots = torch.empty_like(lse)
+    _row_dots[(triton.cdiv(rows, 64), batch * heads)](
+        *(out, grad, dots, rows, heads), *_strides(grad), BLOCK=64, DIM=dim, num_warps=4
+    )
+    size = query.element_size()
+    shared = (query, key, value, grad, lse, dots)
+    numbers = (heads, heads // kv_heads, rows, scale, scale * LOG2E, *_strides(query, key, value, grad))
+    held = max(16, blocks["back_held"] * 2 // size)
+    walked, stages = fitting_loop(
+        query.device,
+        max(16, blocks["back_walked"] * 2 // size),
+        2,
+        2 * dim * size,
+        2 * held * (dim + blocks["back_walked"]) * size,
+    )
+    options = {"CAUSAL": causal, "DIM": dim, "num_warps": blocks["back_warps"], "num_stages": stages}
+    _backward_keys[(triton.cdiv(rows, held), batch * kv_heads)](
+        *shared, dk, dv, *numbers, BLOCK_M=walked, BLOCK_N=held, **options
+    )
+    _backward_queries[(triton.cdiv(rows, held), batch * heads)](
+        *shared, dq, *numbers, BLOCK_M=held, BLOCK_N=walked, **options
+    )
+    return dq, dk, dv
+
+
+def flash_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    causal: bool = True,
+    scale: float | None = None,
+    block_m: int = 128,
+    block_n: int = 64,
+    descriptors: bool = False,
+    num_warps: int = 8,
+    num_stages: int = 3,
+    back_held: int = 64,
+    back_walked: int = 64,
+    back_warps: int = 8,
+) -> torch.Tensor:
+    """softmax(scale · query keyᵀ) value; differentiable in all three.
+
+    Args:
+        query: (batch, heads, length, dim); dim 16, 32, 64, 128 or 256, contiguous along it.
+        key: (batch, kv_heads, length, dim), kv_heads a divisor of heads.
+        value: of the shape of ``key``.
+        causal: whether a query sees keys up to its own position only.
+        scale: of the scores; 1 / sqrt(dim) if left out.
+        block_m: queries of a program, of 16-bit elements; half as many of float32.
+        block_n: keys taken at once; fewer where shared memory is small.
+        descriptors: load keys and values through tensor descriptors where rows begin on 16 bytes.
+        num_warps: warps (wavefronts) of a program.
+        num_stages: most stages of the loop over keys; fewer where shared memory is small.
+        back_held: rows that a program of the backward pass holds.
+        back_walked: rows that it takes at once.
+        back_warps: its warps.
+
+    Returns:
+        A contiguous tensor of the shape and dtype of ``query``.
+
+    Raises:
+        TypeError: an operand is no tensor of a dtype served, or of another than ``query``.
+        ValueError: a shape, device or stride that is not served.
+    """
+    check_heads(query, key, value)
+    blocks = {
+        "block_m": block_m,
+        "block_n": block_n,
+        "descriptors": descriptors,
+        "num_warps": num_warps,
+        "num_stages": num_stages,
+        "back_held": back_held,
+        "back_walked": back_walked,
+        "back_warps": back_warps,
+    }
+    return _FlashAttention.apply(query, key, value, causal, scale or query.shape[-1] ** -0.5, blocks)
+
+
+def check_heads(query: object, key: object, value: object) -> None:
+    """Refuse operands that attention does not serve.
+
+    Raises:
+        TypeError: an operand is no tensor of a dtype served, or of another than ``query``.
+        ValueError: a shape, device or stride that is not served.
+    """
+    query = check_tensor("query", query)
+    if query.dim() != 4:
+        raise ValueError(f"query has {query.dim()} axes; it must have 4: batch, heads, length, dim")
+    batch, heads, rows, dim = query.shape
+    if dim not in DIMS:
+        raise ValueError(f"query has heads of {dim} elements; served are {', '.join(map(str, DIMS))}")
+    if batch * heads > 65535:
+        raise ValueError(f"query has {batch * heads} heads in all; a grid takes 65535")
+    for name, given in (("key", key), ("value", value)):
+        tensor = check_tensor(name, given, (query.dtype,))
+        kv_heads = tensor.shape[1] if tensor.dim() == 4 else 0
+        if tensor.dim() == 4 and (kv_heads == 0 or heads % kv_heads):
+            raise ValueError(f"{name} has {kv_heads} heads, no divisor of the {heads} of query")
+        check_shape(name, tensor, (batch, kv_heads, rows, dim))
+        check_beside(name, tensor, "query", query)
+    check_shape("value", value, key.shape)
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        check_unit_stride(name, tensor)
+        if tensor.numel() and tensor.stride(2) >= 2**22:
+            raise ValueError(f"{name} has rows {tensor.stride(2)} elements apart; fewer than {2**22} are served")
+
+
+def _chain(query, key, value, causal):
+    """The unfused chain: queries of a group are rows beside one another, so that nothing is copied."""
+    batch, heads, rows, dim = query.shape
+    pairs, group = batch * key.shape[1], heads // key.shape[1]
+    scores = torch.bmm(query.reshape(pairs, group * rows, dim), key.reshape(pairs, rows, dim).transpose(1, 2))
+    scores = (scores * dim**-0.5).view(batch * heads, rows, rows)
+    if causal:
+        later = torch.ones((rows, rows), dtype=torch.bool, device=query.device).triu_(1)
+        scores = scores.masked_fill(later, -float("inf"))
+    weights = torch.softmax(scores, dim=-1).view(pairs, group * rows, rows)
+    return torch.bmm(weights, value.reshape(pairs, rows, dim)).view(batch, heads, rows, dim)
+
+
+def reference(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The unfused chain, causal."""
+    return _chain(query, key, value, causal=True)
+
+
+def reference_full(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The unfused chain over all keys."""
+    return _chain(query, key, value, causal=False)
+
+
+def inputs(make, shape, dtype):
+    """Queries and keys wide enough that scores bend the softmax, values in [-1, 1)."""
+    batch, heads, kv_heads, rows, dim = shape
+    return {
+        "query": make.uniform((batch, heads, rows, dim), dtype, low=-2.0, high=2.0),
+        "key": make.uniform((batch, kv_heads, rows, dim), dtype, low=-2.0, high=2.0),
+        "value": make.uniform((batch, kv_heads, rows, dim), dtype),
+    }
+
+
+def work(shape: tuple[int, ...], dtype: str, *, causal: bool = True) -> Work:
+    """Bytes and operations, derived in the module's docstring."""
+    batch, heads, kv_heads, rows, dim = shape
+    size, q, k = DTYPE_BYTES[dtype], batch * heads * rows * dim, batch * kv_heads * rows * dim
+    p = batch * heads * rows * rows
+    pairs = batch * heads * rows * (rows + 1) // 2 if causal else p
+    mask = 2 * p * size + 3 * rows * rows if causal else 0
+    return Work(
+        fused_bytes=(2 * q + 2 * k) * size,
+        unfused_bytes=(2 * q + 2 * k + 6 * p) * size + mask,
+        flops=pairs * (4 * dim + 5),
+    )
+
+
+def library(backend: str, *, causal: bool):
+    """PyTorch's ``scaled_dot_product_attention``, held to one backend."""
+
+    @TORCH.call()
+    def call(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415 - where it is called
+
+        grouped = query.shape[1] != key.shape[1]
+        with sdpa_kernel(getattr(SDPBackend, backend)):
+            return torch.nn.functional.scaled_dot_product_attention(
+                query, key, value, is_causal=causal, enable_gqa=grouped
+            )
+
+    return call
+
+
+SHARED = {
+    "inputs": inputs,
+    "shapes": (
+        (4, 32, 32, 4096, 128),
+        (4, 32, 32, 4096, 64),
+        (4, 32, 32, 8192, 128),
+        (2, 32, 8, 4096, 128),
+        (1, 64, 8, 4000, 128),
+        (2, 16, 8, 4096, 256),
+    ),
+    "small_shapes": ((1, 2, 1, 70, 64), (1, 2, 2, 33, 128), (1, 1, 1, 20, 256)),
+    "dtypes": ("float32", "float16", "bfloat16"),
+    "directions": (Direction.FORWARD, Direction.BACKWARD),
+    "variants": {
+        "m64": {"block_m": 64, "block_n": 16, "num_warps": 8, "num_stages": 2, "back_held": 32, "back_walked": 16},
+        "m128": {"block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 3},
+        "m128d": {"block_m": 128, "block_n": 128, "descriptors": True, "num_warps": 8, "num_stages": 3},
+    },
+    "reduction_length": lambda shape: max(shape[-2:]),
+    "interpreter_gaps": BFLOAT16_GAP,
+    "deterministic": True,
+    "row_inputs": ("query", "key", "value"),
+    "strided_inputs": ("query", "key", "value"),
+    "family_gaps": {
+        "constant": "all terms of a score are alike, so that roundings add up, and differently in the two "
+        "products that make it, one in the forward and one in the backward pass",
+        "tail": "heads are of 2^n elements",
+        "large": "scores of 2^80 keep no digits after the point in float32, so that the backward pass "
+        "can't make the same weights again",
+    },
+}
+
+causal_case = KernelCase(
+    name="flash_attention",
+    fused=flash_attention,
+    reference=reference,
+    work=work,
+    baselines={
+        "cudnn": library("CUDNN_ATTENTION", causal=True),
+        "flash": library("FLASH_ATTENTION", causal=True),
+    },
+    **SHARED,
+)
+
+full_case = KernelCase(
+    name="flash_attention_full",
+    fused=functools.partial(flash_attention, causal=False),
+    reference=reference_full,
+    work=functools.partial(work, causal=False),
+    baselines={
+        "cudnn": library("CUDNN_ATTENTION", causal=False),
+        "flash": library("FLASH_ATTENTION", causal=False),
+    },
+    **SHARED,
+)

@@ -1,0 +1,180 @@
+"""A product whose loads and products run in warps of their own: producer and consumer.
+
+    y = silu(x wᵀ),                     x (M, K), w (N, K)
+
+Tiles come by device-side tensor descriptors, and ``warp_specialize`` asks the compiler to split
+the loop: some warps do nothing but start copies, the others wait for them and multiply. Which
+targets honour that is the case's finding:
+
+    sm_100, sm_120     copies by the tensor memory accelerator and barriers between the warps; the
+                       launch has the producers' warps beside the consumers', 12 for 8 asked for.
+    sm_90              the same where the consumers are 4 warps (12 in all); with 8 asked for, one
+                       loop in 8 warps (Triton 3.7.1).
+    sm_89 and before,  the same source builds: descriptors become masked pointers, and the request
+    all AMD            to specialise is dropped without a word. Warps of the record are those asked for.
+
+The variants tell it apart: ``ws…`` asks for it, ``d…`` is the same kernel without, ``p…`` takes
+pointers. Where rows do not begin on 16 bytes, and in float32, pointers are taken whatever the
+variant says: see ``products.py``.
+
+Work of one call, s = bytes per element:
+    fused    x, w read, y written: (M K + N K + M N) s.
+    unfused  the product as above, silu 2 M N: (M K + N K + 3 M N) s.
+    flops    2 M N K + 4 M N (negate, exp, add, divide).
+    Compute bound in all shapes but that of 16 rows, as gemm is.
+
+Products of float32 are not allowed tf32: ``ieee``, see ``products.py``.
+
+Sources:
+    1. M. Bauer, H. Cook, B. Khailany, "CudaDMA: optimizing GPU memory bandwidth via warp
+       specialization", SC 2011.
+    2. J. Shah et al., "FlashAttention-3", https://arxiv.org/abs/2407.08608: producer and consumer
+       warps on sm_90.
+    3. Triton tutorial 09, persistent matmul with descriptors and ``warp_specialize``.
+    4. Shapes: feed-forward of Llama 3 8B (4096, 14336), Qwen 2.5 7B (3584, 18944).
+"""
+
+import torch
+import triton
+import triton.language as tl
+from arguments import check_shape
+from products import (
+    BFLOAT16_GAP,
+    activated,
+    allow_descriptors,
+    check_matrix,
+    describable,
+    fitting_loop,
+    operand,
+    store_tile,
+    tile_position,
+    tile_product,
+)
+
+from portkit import KernelCase, Work
+from portkit.model import DTYPE_BYTES
+
+
+@triton.jit
+def _producer_consumer(
+    x_ptr, w_ptr, y_ptr, M, N, K, x_stride, w_stride, EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, DESCRIPTORS: tl.constexpr,
+    SPECIALIZE: tl.constexpr,
+):  # fmt: skip
+    x = operand(x_ptr, M, K, x_stride, BLOCK_M, BLOCK_K, DESCRIPTORS)
+    w = operand(w_ptr, N, K, w_stride, BLOCK_N, BLOCK_K, DESCRIPTORS)
+    y = operand(y_ptr, M, N, N, BLOCK_M, BLOCK_N, DESCRIPTORS)
+    row, column = tile_position(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP)
+    m, n = row * BLOCK_M, column * BLOCK_N
+    if SPECIALIZE:
+        total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for k in tl.range(0, K, BLOCK_K, warp_specialize=True):
+            total = tl.dot(x.load([m, k]), w.load([n, k]).T, total, input_precision="ieee")
+    else:
+        total = tile_product(x, w, m, n, M, N, K, x_stride, w_stride, BLOCK_M, BLOCK_N, BLOCK_K, DESCRIPTORS, EVEN_K)
+    store_tile(y, activated(total, "silu"), m, n, M, N, N, BLOCK_M, BLOCK_N, DESCRIPTORS)
+
+
+def producer_consumer_gemm(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    *,
+    block_m: int = 128,
+    block_n: int = 128,
+    block_k: int = 64,
+    group: int = 8,
+    descriptors: bool = True,
+    specialize: bool = True,
+    num_warps: int = 4,
+    num_stages: int = 3,
+) -> torch.Tensor:
+    """silu(x wᵀ).
+
+    Args:
+        x: (M, K), rows contiguous.
+        w: (N, K), rows contiguous.
+        block_m: rows of a tile.
+        block_n: columns of a tile.
+        block_k: terms a step, of 16-bit elements; half as many of float32.
+        group: rows of tiles walked together.
+        descriptors: load and store through tensor descriptors where rows begin on 16 bytes.
+        specialize: with descriptors, ask for producer and consumer warps.
+        num_warps: warps (wavefronts) of the consumer.
+        num_stages: most stages of the loop over K; fewer where shared memory is small.
+
+    Returns:
+        (M, N), contiguous, in the dtype of ``x``.
+
+    Raises:
+        TypeError: an operand is no tensor of a dtype served, or of another than ``x``.
+        ValueError: a shape, device or stride that is not served.
+    """
+    M, K = check_matrix("x", x).shape
+    N = check_matrix("w", w, x).shape[0]
+    check_shape("w", w, (N, K))
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    if y.numel() == 0:
+        return y
+    descriptors = descriptors and K > 0 and describable(x, w, y)
+    if descriptors:
+        allow_descriptors()
+    size = x.element_size()
+    block_k, stages = fitting_loop(x.device, max(16, block_k * 2 // size), num_stages, (block_m + block_n) * size)
+    _producer_consumer[(triton.cdiv(M, block_m) * triton.cdiv(N, block_n),)](
+        *(x, w, y, M, N, K, x.stride(0), w.stride(0)),
+        EVEN_K=K % block_k == 0,
+        BLOCK_M=block_m,
+        BLOCK_N=block_n,
+        BLOCK_K=block_k,
+        GROUP=group,
+        DESCRIPTORS=descriptors,
+        SPECIALIZE=descriptors and specialize,
+        num_warps=num_warps,
+        num_stages=stages,
+    )
+    return y
+
+
+def reference(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """The product, then the activation."""
+    return torch.nn.functional.silu(x @ w.t())
+
+
+def inputs(make, shape, dtype):
+    """Rows of x in [-1, 1); weights as small as trained ones."""
+    m, n, k = shape
+    return {"x": make.uniform((m, k), dtype), "w": make.uniform((n, k), dtype, low=-0.0625, high=0.0625)}
+
+
+def work(shape: tuple[int, ...], dtype: str) -> Work:
+    """Bytes and operations, derived in the module's docstring."""
+    m, n, k = shape
+    size = DTYPE_BYTES[dtype]
+    return Work(
+        fused_bytes=(m * k + n * k + m * n) * size,
+        unfused_bytes=(m * k + n * k + 3 * m * n) * size,
+        flops=2 * m * n * k + 4 * m * n,
+    )
+
+
+case = KernelCase(
+    name="producer_consumer_gemm",
+    fused=producer_consumer_gemm,
+    reference=reference,
+    inputs=inputs,
+    work=work,
+    shapes=((8192, 14336, 4096), (4096, 4096, 14336), (4100, 18944, 3584), (16, 14336, 4096)),
+    small_shapes=((130, 136, 128), (5, 264, 200)),
+    dtypes=("float32", "float16", "bfloat16"),
+    variants={
+        "ws64x64": {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3},
+        "ws128x128": {"num_warps": 4, "num_stages": 4},
+        "ws128x256": {"block_n": 256, "num_warps": 8, "num_stages": 3},
+        "d128x128": {"specialize": False, "num_warps": 4, "num_stages": 4},
+        "p128x128": {"descriptors": False, "block_k": 32, "num_warps": 8, "num_stages": 3},
+    },
+    interpreter_gaps=BFLOAT16_GAP,
+    deterministic=True,
+    row_inputs=("x",),
+    strided_inputs=("x", "w"),
+)

@@ -1,0 +1,433 @@
+"""What the cases with matrix products share: order of tiles, a tile's product, stages that fit, checks.
+
+A product is ``x wᵀ``, both operands with contiguous rows, as ``nn.Linear`` has them. It is
+taken one of two ways from the same source:
+
+pointers     blocks of addresses; rows beyond the end are clamped to the last one, columns
+             beyond K are masked in the last step alone.
+descriptors  ``tl.make_tensor_descriptor``: on sm_90 and later the tensor memory accelerator
+             copies whole tiles and fills with zeros beyond the end; Triton rewrites the same
+             loads to masked pointers on every other target. Rows must begin on 16 bytes;
+             float32 takes pointers, see :func:`describable`.
+
+Products of float32 ask for ``ieee``: tf32 and xf32 don't exist on every target, and a case
+that allowed them could not tell their error from a fault.
+
+Sources:
+    1. Triton tutorial 03, matrix multiplication: groups of tiles that share rows in cache.
+    2. Triton tutorial 09, persistent matmul: tiles in a loop, stores in halves.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from arguments import (
+    FLOATS,
+    check_axes,
+    check_beside,
+    check_most,
+    check_shape,
+    check_tensor,
+    check_unit_stride,
+    check_vector,
+)
+
+BFLOAT16_GAP = {"bfloat16": "Triton's interpreter multiplies the raw bits of bfloat16"}
+
+ROOMY = 192 * 1024  # bytes of shared memory a block that only sm_90 and sm_100 have
+MAX_STRIDE = 2**22  # elements between rows: 256 of them lie within 32-bit offsets
+
+
+@triton.jit
+def tile_position(tile, tiles_m, tiles_n, GROUP: tl.constexpr):
+    """Row and column of a tile: GROUP rows of tiles are walked column by column."""
+    per_group = GROUP * tiles_n
+    first = tile // per_group * GROUP
+    rows = tl.minimum(tiles_m - first, GROUP)
+    within = tile % per_group
+    return first + within % rows, within // rows
+
+
+@triton.jit
+def operand(ptr, rows, columns, stride, BLOCK: tl.constexpr, COLUMNS: tl.constexpr, DESCRIPTORS: tl.constexpr):
+    """What tiles of a matrix are loaded from and stored to: a descriptor of such tiles, or the pointer."""
+    if DESCRIPTORS:
+        return tl.make_tensor_descriptor(ptr, [rows, columns], [stride.to(tl.int64), 1], [BLOCK, COLUMNS])
+    else:  # noqa: RET505 - Triton takes what follows a constant branch for code of both
+        return ptr
+
+
+@triton.jit
+def load_tile(
+    source, m, n, rows, columns, stride, BLOCK: tl.constexpr, COLUMNS: tl.constexpr, DESCRIPTORS: tl.constexpr
+):
+    """The tile at row m and column n in float32, zeros beyond the end."""
+    if DESCRIPTORS:
+        return source.load([m, n]).to(tl.float32)
+    else:  # noqa: RET505
+        i, j = tl.arange(0, BLOCK)[:, None], tl.arange(0, COLUMNS)[None, :]
+        mask = (i < rows - m) & (j < columns - n)
+        return tl.load(source + m.to(tl.int64) * stride + n + (i * stride + j), mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def store_tile(
+    target, tile, m, n, rows, columns, stride, BLOCK: tl.constexpr, COLUMNS: tl.constexpr, DESCRIPTORS: tl.constexpr
+):
+    """Write a tile at row m and column n, rounded once; what is beyond the end is left out."""
+    if DESCRIPTORS:
+        target.store([m, n], tile.to(target.dtype))
+    else:
+        i, j = tl.arange(0, BLOCK)[:, None], tl.arange(0, COLUMNS)[None, :]
+        mask = (i < rows - m) & (j < columns - n)
+        pointers = target + m.to(tl.int64) * stride + n + (i * stride + j)
+        tl.store(pointers, tile.to(target.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def tile_product(
+    x,
+    w,
+    m,
+    n,
+    M,
+    N,
+    K,
+    x_stride,
+    w_stride,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+    EVEN_K: tl.constexpr,
+):
+    """Rows m… of x times rows n… of w, transposed: (BLOCK_M, BLOCK_N) in float32."""
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    if DESCRIPTORS:
+        for k in range(0, K, BLOCK_K):
+            a = x.load([m, k])
+            b = w.load([n, k])
+            total = tl.dot(a, b.T, total, input_precision="ieee")
+    else:
+        # A tile's own offsets fit 32 bits, where its first row may not.
+        lanes = tl.arange(0, BLOCK_K)
+        a_rows = tl.minimum(tl.arange(0, BLOCK_M), M - 1 - m)
+        b_rows = tl.minimum(tl.arange(0, BLOCK_N), N - 1 - n)
+        a_ptrs = x + m.to(tl.int64) * x_stride + (a_rows[:, None] * x_stride + lanes[None, :])
+        b_ptrs = w + n.to(tl.int64) * w_stride + (b_rows[None, :] * w_stride + lanes[:, None])
+        for k in range(0, K, BLOCK_K):
+            if EVEN_K:
+                a = tl.load(a_ptrs)
+                b = tl.load(b_ptrs)
+            else:
+                a = tl.load(a_ptrs, mask=lanes[None, :] < K - k, other=0.0)
+                b = tl.load(b_ptrs, mask=lanes[:, None] < K - k, other=0.0)
+            total = tl.dot(a, b, total, input_precision="ieee")
+            a_ptrs += BLOCK_K
+            b_ptrs += BLOCK_K
+    return total
+
+
+@triton.jit
+def halves(total, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Left and right half of a tile: half the registers and shared memory at a time for what follows."""
+    return total.reshape((BLOCK_M, 2, BLOCK_N // 2)).permute((0, 2, 1)).split()
+
+
+@triton.jit
+def activated(z, ACTIVATION: tl.constexpr):
+    """GELU in its tanh form, SiLU, or z itself; (1 + tanh(u)) / 2 = sigmoid(2 u)."""
+    if ACTIVATION == "gelu":
+        return z * tl.sigmoid(1.5957691216057308 * (z + 0.044715 * z * z * z))
+    elif ACTIVATION == "silu":  # noqa: RET505
+        return z * tl.sigmoid(z)
+    else:
+        return z
+
+
+@triton.jit
+def _finish(
+    total, y, residual, scale_ptr, bias_ptr, m, n, M, N, residual_stride, BLOCK: tl.constexpr, COLUMNS: tl.constexpr,
+    DESCRIPTORS: tl.constexpr, SCALE: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+):  # fmt: skip
+    columns = n + tl.arange(0, COLUMNS)
+    if SCALE:
+        total *= tl.load(scale_ptr + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
+    if BIAS:
+        total += tl.load(bias_ptr + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
+    total = activated(total, ACTIVATION)
+    if RESIDUAL:
+        total += load_tile(residual, m, n, M, N, residual_stride, BLOCK, COLUMNS, DESCRIPTORS)
+    store_tile(y, total, m, n, M, N, N, BLOCK, COLUMNS, DESCRIPTORS)
+
+
+@triton.jit
+def linear_kernel(
+    x_ptr, w_ptr, y_ptr, residual_ptr, scale_ptr, bias_ptr, M, N, K, x_stride, w_stride, residual_stride,
+    EVEN_K: tl.constexpr, SCALE: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
+    DESCRIPTORS: tl.constexpr, HALVES: tl.constexpr, FLATTEN: tl.constexpr,
+):  # fmt: skip
+    """The layer: activation(scale * (x wᵀ) + bias) + residual, with what of it is asked for."""
+    COLUMNS: tl.constexpr = BLOCK_N // 2 if HALVES else BLOCK_N
+    x = operand(x_ptr, M, K, x_stride, BLOCK_M, BLOCK_K, DESCRIPTORS)
+    w = operand(w_ptr, N, K, w_stride, BLOCK_N, BLOCK_K, DESCRIPTORS)
+    y = operand(y_ptr, M, N, N, BLOCK_M, COLUMNS, DESCRIPTORS)
+    residual = operand(residual_ptr, M, N, residual_stride, BLOCK_M, COLUMNS, DESCRIPTORS and RESIDUAL)
+    tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=FLATTEN):
+        row, column = tile_position(tile, tiles_m, tiles_n, GROUP)
+        m, n = row * BLOCK_M, column * BLOCK_N
+        total = tile_product(
+            x, w, m, n, M, N, K, x_stride, w_stride, BLOCK_M, BLOCK_N, BLOCK_K, DESCRIPTORS, EVEN_K
+        )  # fmt: skip
+        if HALVES:
+            left, right = halves(total, BLOCK_M, BLOCK_N)
+            _finish(
+                left, y, residual, scale_ptr, bias_ptr, m, n, M, N, residual_stride, BLOCK_M, COLUMNS, DESCRIPTORS,
+                SCALE, BIAS, ACTIVATION, RESIDUAL,
+            )  # fmt: skip
+            _finish(
+                right, y, residual, scale_ptr, bias_ptr, m, n + COLUMNS, M, N, residual_stride, BLOCK_M, COLUMNS,
+                DESCRIPTORS, SCALE, BIAS, ACTIVATION, RESIDUAL,
+            )  # fmt: skip
+        else:
+            _finish(
+                total, y, residual, scale_ptr, bias_ptr, m, n, M, N, residual_stride, BLOCK_M, COLUMNS, DESCRIPTORS,
+                SCALE, BIAS, ACTIVATION, RESIDUAL,
+            )  # fmt: skip
+
+
+def _config(block_m: int, block_n: int, block_k: int, warps: int, stages: int, descriptors: bool) -> triton.Config:
+    kwargs = {
+        "BLOCK_M": block_m,
+        "BLOCK_N": block_n,
+        "BLOCK_K": block_k,
+        "GROUP": 8,
+        "DESCRIPTORS": descriptors,
+        "HALVES": descriptors,
+        "FLATTEN": descriptors,
+    }
+    return triton.Config(kwargs, num_warps=warps, num_stages=stages)
+
+
+def _legal(configs: list[triton.Config], named: dict, **_: object) -> list[triton.Config]:
+    """Without descriptors where rows don't begin on 16 bytes, and without halves of a cache line in float32."""
+    x, w, y, residual = (named[name] for name in ("x_ptr", "w_ptr", "y_ptr", "residual_ptr"))
+    ok = describable(x, w, y, residual)
+    return [c for c in configs if ok or not c.kwargs["DESCRIPTORS"]]
+
+
+tuned_linear_kernel = triton.autotune(
+    configs=[
+        _config(128, 128, 32, 4, 3, False),
+        _config(128, 128, 64, 8, 2, False),
+        _config(64, 128, 32, 4, 3, False),
+        _config(16, 128, 64, 4, 3, False),
+        _config(128, 128, 64, 4, 3, True),
+        _config(128, 256, 64, 8, 3, True),
+        _config(128, 256, 64, 8, 4, True),
+    ],
+    key=["M", "N", "K"],
+    prune_configs_by={"early_config_prune": _legal},
+)(linear_kernel)
+
+
+def linear(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    *,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+    residual: torch.Tensor | None = None,
+    tuned: bool = False,
+    block_m: int = 128,
+    block_n: int = 128,
+    block_k: int = 32,
+    group: int = 8,
+    descriptors: bool = False,
+    split: bool = False,
+    flatten: bool = True,
+    num_warps: int = 4,
+    num_stages: int = 3,
+) -> torch.Tensor:
+    """activation(scale * (x wᵀ) + bias) + residual in one kernel.
+
+    Args:
+        x: (M, K), rows contiguous.
+        w: (N, K), rows contiguous.
+        scale: (N,) or none.
+        bias: (N,) or none.
+        activation: ``none``, ``gelu`` (tanh form) or ``silu``.
+        residual: (M, N), rows contiguous, or none.
+        tuned: let the autotuner choose; then nothing below counts.
+        block_m: rows of a tile; fewer where M has not so many.
+        block_n: columns of a tile.
+        block_k: terms a step, of 16-bit elements; half as many of float32.
+        group: rows of tiles walked together.
+        descriptors: load and store through tensor descriptors where rows begin on 16 bytes.
+        split: finish a tile in halves.
+        flatten: with descriptors, make one loop of those over tiles and over K.
+        num_warps: warps (wavefronts) of a program.
+        num_stages: most stages of the loop over K; fewer where shared memory is small.
+
+    Returns:
+        (M, N), contiguous, in the dtype of ``x``.
+
+    Raises:
+        TypeError: an operand is no tensor of a dtype served, or of another than ``x``.
+        ValueError: a shape, device or stride that is not served.
+    """
+    check_operands(x, w, scale=scale, bias=bias, residual=residual)
+    (M, K), N = x.shape, w.shape[0]
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    if y.numel() == 0:
+        return y
+    extra = x if residual is None else residual
+    arguments = (x, w, y, extra, w if scale is None else scale, w if bias is None else bias, M, N, K)
+    strides = (x.stride(0), w.stride(0), extra.stride(0))
+    asked = {
+        "SCALE": scale is not None,
+        "BIAS": bias is not None,
+        "ACTIVATION": activation,
+        "RESIDUAL": residual is not None,
+    }
+    allow_descriptors()
+
+    def tiles(block_m: int, block_n: int) -> int:
+        return triton.cdiv(M, block_m) * triton.cdiv(N, block_n)
+
+    if tuned:
+
+        def grid(meta: dict[str, object]) -> tuple[int]:
+            count = tiles(meta["BLOCK_M"], meta["BLOCK_N"])
+            return (min(count, units(x.device)) if meta["DESCRIPTORS"] else count,)
+
+        tuned_linear_kernel[grid](*arguments, *strides, EVEN_K=K % 64 == 0, **asked)
+        return y
+    descriptors = descriptors and K > 0 and describable(x, w, y, extra)
+    size = x.element_size()
+    block_m = min(block_m, max(16, triton.next_power_of_2(M)))
+    finished = block_m * block_n * size // (2 if split else 1) * (1 if residual is None else 2)
+    block_k, stages = fitting_loop(
+        x.device,
+        max(16, block_k * 2 // size),
+        num_stages,
+        (block_m + block_n) * size,
+        finished if descriptors else 0,
+    )
+    programs = tiles(block_m, block_n)
+    if descriptors:
+        programs = min(programs, units(x.device))
+    linear_kernel[(programs,)](
+        *arguments,
+        *strides,
+        EVEN_K=K % block_k == 0,
+        **asked,
+        BLOCK_M=block_m,
+        BLOCK_N=block_n,
+        BLOCK_K=block_k,
+        GROUP=group,
+        DESCRIPTORS=descriptors,
+        HALVES=split,
+        FLATTEN=descriptors and flatten,
+        num_warps=num_warps,
+        num_stages=stages,
+    )
+    return y
+
+
+def check_operands(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    *,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+) -> None:
+    """Refuse operands that :func:`linear` does not serve.
+
+    Raises:
+        TypeError: an operand is no tensor of a dtype served, or of another than ``x``.
+        ValueError: a shape, device or stride that is not served.
+    """
+    check_matrix("x", x)
+    (M, K), N = x.shape, check_matrix("w", w, x).shape[0]
+    check_shape("w", w, (N, K))
+    for name, vector in (("scale", scale), ("bias", bias)):
+        if vector is not None:
+            check_vector(name, vector, "x", x, N)
+    if residual is not None:
+        check_shape("residual", check_matrix("residual", residual, x), (M, N))
+
+
+def units(device: torch.device) -> int:
+    """Multiprocessors or compute units of a device; 1 where kernels are interpreted."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+def fitting_loop(
+    device: torch.device, block_k: int, stages: int, bytes_per_k: int, other_bytes: int = 0
+) -> tuple[int, int]:
+    """Terms a step and stages of a loop whose buffers fit into a block's shared memory.
+
+    Two stages are the fewest. They take one buffer on most targets; on sm_90 and sm_100, which
+    have the room, two, since products read them while they are being filled. Where these don't
+    fit, a step takes fewer terms, at least 16.
+
+    Args:
+        device: of the launch.
+        block_k: terms a step that are wanted.
+        stages: wanted.
+        bytes_per_k: shared memory of one term of one stage.
+        other_bytes: shared memory that is taken at the same time.
+    """
+    if device.type != "cuda":
+        return block_k, 2
+    properties = torch.cuda.get_device_properties(device)
+    # PyTorch for ROCm has no opt-in limit; there the plain one is the whole.
+    limit = getattr(properties, "shared_memory_per_block_optin", 0) or properties.shared_memory_per_block
+    buffers = 2 if limit > ROOMY else 1
+    while block_k > 16 and buffers * block_k * bytes_per_k + other_bytes > limit:
+        block_k //= 2
+    return block_k, max(2, min(stages, (limit - other_bytes) // (block_k * bytes_per_k)))
+
+
+def describable(*tensors: torch.Tensor) -> bool:
+    """Whether all of them are read through tensor descriptors: rows and start on 16 bytes, elements of 16 bits.
+
+    A product of float32 without tensor cores has no use for whole tiles in shared memory; on sm_90
+    Triton 3.7.1 gives such a loop 32 registers a thread and spills the rest.
+    """
+    return all(
+        t.element_size() == 2 and t.data_ptr() % 16 == 0 and t.stride(0) * t.element_size() % 16 == 0 for t in tensors
+    )
+
+
+def allow_descriptors() -> None:
+    """Give Triton memory for the descriptors that kernels make."""
+    triton.set_allocator(_bytes)
+
+
+def _bytes(size: int, _alignment: int, _stream: int | None) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+
+
+def check_matrix(name: str, value: object, like: torch.Tensor | None = None) -> torch.Tensor:
+    """The tensor itself: two axes, rows contiguous and not so far apart that a tile's offsets pass 32 bits.
+
+    Args:
+        name: of the argument.
+        value: what was given for it.
+        like: the operand ``x``, whose dtype and device it must have.
+    """
+    tensor = check_tensor(name, value, FLOATS if like is None else (like.dtype,))
+    check_axes(name, tensor, 2, 2)
+    check_unit_stride(name, tensor)
+    if like is not None:
+        check_beside(name, tensor, "x", like)
+    if tensor.numel():
+        check_most(f"row stride of {name}", tensor.stride(0), MAX_STRIDE, "the most that a tile's offsets take")
+    return tensor

@@ -1,0 +1,193 @@
+"""Query, key and value projections in one launch: horizontal fusion of products that share an operand.
+
+    q = x wqᵀ,  k = x wkᵀ,  v = x wvᵀ,      x (M, K), wq (Nq, K), wk and wv (Nkv, K)
+
+The three weights are tensors of their own and stay where they are. Columns of tiles are numbered
+through all three; a program picks the weight and the output of its column before its loop over
+K, and programs of one group of rows, whichever their projection, read the same rows of x from the
+L2 cache. With grouped heads k and v are narrow, and alone each of them would leave most of a
+GPU idle: that, and not bytes, is what one launch gains on large inputs.
+
+Tiles are loaded by pointers or descriptors, see ``products.py``; a program makes the descriptors
+of its own projection, so that the grid is not persistent.
+
+Work of one call, N = Nq + 2 Nkv, s = bytes per element:
+    fused    x read once, weights read, outputs written: (M K + N K + M N) s.
+    unfused  three products, each reads x: (3 M K + N K + M N) s.
+    flops    2 M N K.
+    Compute bound but for the decode shape of 16 rows, which is bound by reading the weights.
+    There is little for fusion in bytes: at most 1.5, at 4096 rows of Llama 3 8B.
+
+Products of float32 are not allowed tf32: ``ieee``, see ``products.py``.
+
+Sources:
+    1. A. Vaswani et al., "Attention is all you need", https://arxiv.org/abs/1706.03762
+    2. J. Ainslie et al., "GQA", https://arxiv.org/abs/2305.13245: fewer heads of keys and values.
+    3. Triton tutorial 03, see products.py.
+    4. Widths: Llama 3 8B and Mistral 7B (4096; 4096, 1024), Llama 3 70B (8192; 8192, 1024),
+       Qwen 2.5 7B (3584; 3584, 512); 1000 rows leave a last tile of 104 rows.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from arguments import check_shape
+from products import (
+    BFLOAT16_GAP,
+    allow_descriptors,
+    check_matrix,
+    describable,
+    fitting_loop,
+    operand,
+    store_tile,
+    tile_position,
+    tile_product,
+)
+
+from portkit import KernelCase, Work
+from portkit.model import DTYPE_BYTES
+
+
+@triton.jit
+def _qkv(
+    x_ptr, wq_ptr, wk_ptr, wv_ptr, q_ptr, k_ptr, v_ptr, M, NQ, NKV, K, x_stride, wq_stride, wk_stride, wv_stride,
+    EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+):  # fmt: skip
+    tiles_q, tiles_kv = tl.cdiv(NQ, BLOCK_N), tl.cdiv(NKV, BLOCK_N)
+    row, column = tile_position(tl.program_id(0), tl.cdiv(M, BLOCK_M), tiles_q + 2 * tiles_kv, GROUP)
+    # Selections, not branches: Triton 3.6 has no branch that returns pointers on AMD.
+    is_q, is_k = column < tiles_q, column < tiles_q + tiles_kv
+    w_ptr = tl.where(is_q, wq_ptr, tl.where(is_k, wk_ptr, wv_ptr))
+    y_ptr = tl.where(is_q, q_ptr, tl.where(is_k, k_ptr, v_ptr))
+    w_stride = tl.where(is_q, wq_stride, tl.where(is_k, wk_stride, wv_stride))
+    N = tl.where(is_q, NQ, NKV)
+    column -= tl.where(is_q, 0, tl.where(is_k, tiles_q, tiles_q + tiles_kv))
+    x = operand(x_ptr, M, K, x_stride, BLOCK_M, BLOCK_K, DESCRIPTORS)
+    w = operand(w_ptr, N, K, w_stride, BLOCK_N, BLOCK_K, DESCRIPTORS)
+    y = operand(y_ptr, M, N, N, BLOCK_M, BLOCK_N, DESCRIPTORS)
+    m, n = row * BLOCK_M, column * BLOCK_N
+    total = tile_product(x, w, m, n, M, N, K, x_stride, w_stride, BLOCK_M, BLOCK_N, BLOCK_K, DESCRIPTORS, EVEN_K)
+    store_tile(y, total, m, n, M, N, N, BLOCK_M, BLOCK_N, DESCRIPTORS)
+
+
+def qkv_projection(
+    x: torch.Tensor,
+    wq: torch.Tensor,
+    wk: torch.Tensor,
+    wv: torch.Tensor,
+    *,
+    block_m: int = 128,
+    block_n: int = 128,
+    block_k: int = 32,
+    group: int = 8,
+    descriptors: bool = False,
+    num_warps: int = 8,
+    num_stages: int = 3,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries, keys and values of x.
+
+    Args:
+        x: (M, K), rows contiguous.
+        wq: (Nq, K), rows contiguous.
+        wk: (Nkv, K), rows contiguous.
+        wv: (Nkv, K), rows contiguous.
+        block_m: rows of a tile; fewer where M has not so many.
+        block_n: columns of a tile.
+        block_k: terms a step, of 16-bit elements; half as many of float32.
+        group: rows of tiles walked together.
+        descriptors: load and store through tensor descriptors where rows begin on 16 bytes.
+        num_warps: warps (wavefronts) of a program.
+        num_stages: most stages of the loop over K; fewer where shared memory is small.
+
+    Returns:
+        ``(q, k, v)``, contiguous, in the dtype of ``x``.
+
+    Raises:
+        TypeError: an operand is no tensor of a dtype served, or of another than ``x``.
+        ValueError: a shape, device or stride that is not served.
+    """
+    M, K = check_matrix("x", x).shape
+    NQ, NKV = check_matrix("wq", wq, x).shape[0], check_matrix("wk", wk, x).shape[0]
+    check_shape("wq", wq, (NQ, K))
+    check_shape("wk", wk, (NKV, K))
+    check_shape("wv", check_matrix("wv", wv, x), (NKV, K))
+    q, k, v = (torch.empty((M, N), dtype=x.dtype, device=x.device) for N in (NQ, NKV, NKV))
+    if q.numel() + k.numel() == 0:
+        return q, k, v
+    descriptors = descriptors and K > 0 and describable(x, wq, wk, wv, q, k, v)
+    if descriptors:
+        allow_descriptors()
+    size = x.element_size()
+    block_m = min(block_m, max(16, triton.next_power_of_2(M)))
+    block_k, stages = fitting_loop(x.device, max(16, block_k * 2 // size), num_stages, (block_m + block_n) * size)
+    columns = triton.cdiv(NQ, block_n) + 2 * triton.cdiv(NKV, block_n)
+    _qkv[(triton.cdiv(M, block_m) * columns,)](
+        *(x, wq, wk, wv, q, k, v, M, NQ, NKV, K),
+        *(x.stride(0), wq.stride(0), wk.stride(0), wv.stride(0)),
+        EVEN_K=K % block_k == 0,
+        BLOCK_M=block_m,
+        BLOCK_N=block_n,
+        BLOCK_K=block_k,
+        GROUP=group,
+        DESCRIPTORS=descriptors,
+        num_warps=num_warps,
+        num_stages=stages,
+    )
+    return q, k, v
+
+
+def reference(
+    x: torch.Tensor, wq: torch.Tensor, wk: torch.Tensor, wv: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The three products, one after the other."""
+    return x @ wq.t(), x @ wk.t(), x @ wv.t()
+
+
+def inputs(make, shape, dtype):
+    """Rows of x in [-1, 1), weights as small as trained ones."""
+    m, nq, nkv, k = shape
+    weights = {"wq": nq, "wk": nkv, "wv": nkv}
+    return {
+        "x": make.uniform((m, k), dtype),
+        **{name: make.uniform((n, k), dtype, low=-0.0625, high=0.0625) for name, n in weights.items()},
+    }
+
+
+def work(shape: tuple[int, ...], dtype: str) -> Work:
+    """Bytes and operations, derived in the module's docstring."""
+    m, nq, nkv, k = shape
+    n, size = nq + 2 * nkv, DTYPE_BYTES[dtype]
+    return Work(
+        fused_bytes=(m * k + n * k + m * n) * size,
+        unfused_bytes=(3 * m * k + n * k + m * n) * size,
+        flops=2 * m * n * k,
+    )
+
+
+case = KernelCase(
+    name="qkv_projection",
+    fused=qkv_projection,
+    reference=reference,
+    inputs=inputs,
+    work=work,
+    shapes=(
+        (4096, 4096, 1024, 4096),
+        (16384, 4096, 1024, 4096),
+        (4096, 8192, 1024, 8192),
+        (1000, 3584, 512, 3584),
+        (16, 4096, 1024, 4096),
+    ),
+    small_shapes=((70, 136, 40, 128), (5, 128, 24, 200)),
+    dtypes=("float32", "float16", "bfloat16"),
+    variants={
+        "p64x64": {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3},
+        "p128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3},
+        "d128x128": {"block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 3},
+        "d128x256": {"block_n": 256, "block_k": 64, "descriptors": True, "num_warps": 8, "num_stages": 4},
+    },
+    interpreter_gaps=BFLOAT16_GAP,
+    deterministic=True,
+    row_inputs=("x",),
+    strided_inputs=("x", "wq", "wk", "wv"),
+)

@@ -1,0 +1,42 @@
+"""Interprets every variant of cases, in a process of its own; run as a script.
+
+Reads ``[[path, name], …]`` as JSON from standard input; writes one line per cell. The first
+variant runs on all small shapes, the others on the smallest, since they differ in blocks
+and not in what they compute. Autotuned variants are left out: they need a device's clock.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+
+
+def cells(case):
+    from portkit.model import INTERPRETER, Cell
+
+    first = next(iter(case.variants))
+    smallest = min(case.small_shapes, key=math.prod)
+    for variant, parameters in case.variants.items():
+        if parameters.get("tuned"):
+            continue
+        for direction in case.directions:
+            for shape in case.small_shapes if variant == first else (smallest,):
+                for dtype in case.dtypes:
+                    yield Cell(case.name, direction, shape, dtype, variant, INTERPRETER)
+
+
+def main() -> None:
+    from portkit.model import CaseSource
+    from portkit.run.interpret import interpret_cell
+    from portkit.run.load import load_case
+
+    for path, name in json.load(sys.stdin):
+        case = load_case(CaseSource(name, path=path))
+        for cell in cells(case):
+            outcome = interpret_cell(case, cell).outcome
+            print(json.dumps([str(cell), cell.dtype, outcome.status.value, outcome.message]))
+
+
+if __name__ == "__main__":
+    main()
