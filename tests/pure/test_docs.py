@@ -81,3 +81,9 @@ def test_every_evidence_of_a_rule_is_named():
     text = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
     row = re.search(r"(?m)^\| `evidence` \|(.+)\|$", text)[1]
     assert re.findall(r"`(\w+)`", row) == list(RULED)
+
+
+def test_names_of_test_modules_are_their_own():
+    """Pytest imports a test module by its bare name: a second one of that name stops the collection."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
