@@ -289,6 +289,11 @@ class Run:
 
     def _require_profilers(self) -> None:
         if self._counters is Choice.REQUIRE:
+            if not self._devices:
+                raise HostError(
+                    "hardware counters are required, and no chosen cell is measured: no GPU of a target is here",
+                    remedy=f"`portkit doctor` tells of GPUs; or drop {COUNTERS_OPTION} require",
+                )
             for device in self._devices:
                 open_profiler(self._prepared.targets[device.target])
 

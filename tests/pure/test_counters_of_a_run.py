@@ -207,6 +207,11 @@ def test_required_and_not_installed_is_refused_before_any_cell(start, profiler, 
     assert not list(tmp_path.glob("reports/*.jsonl"))
 
 
+def test_required_where_nothing_is_measured_is_refused(start):
+    with pytest.raises(HostError, match="no chosen cell is measured"):
+        start(devices=(), counters=Choice.REQUIRE)
+
+
 def test_required_and_not_permitted_fails_after_the_reason_is_written(start, profiler):
     profiler(says="==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n", rows=False)
     run = start(counters=Choice.REQUIRE)
