@@ -108,7 +108,8 @@ def evidence(facts: Facts) -> tuple[str, ...]:
     host = facts.host
     if not host or not host["torch"] or not host["triton"]:
         return ()
-    kinds = ["interpreted", "compiled"] if host["backends"] else ["interpreted"]
+    kinds = ["interpreted", *(["compiled"] if host["backends"] else [])]
+    kinds += ["emulated"] if "amd" in host["backends"] else []  # the machine code of AMD targets alone
     return (*kinds, "measured") if host["devices"] else tuple(kinds)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import row_kernels
 import test_attention
 import test_kernel_kinds
 import test_matmul
@@ -81,7 +82,7 @@ def swiglu(architecture: str) -> Case:
 
 def softmax(architecture: str) -> Case:
     signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", "x_stride": "i32", "columns": "i32"}
-    kernel = build(suite("softmax")._softmax_short, architecture, signature, {"BLOCK": 1024}, aligned=False)
+    kernel = build(row_kernels._softmax_short, architecture, signature, {"BLOCK": 1024}, aligned=False)
     return Case("softmax", kernel, (2,), lambda random, kind: rows(random, kind, 1024))
 
 
@@ -93,12 +94,12 @@ def rows(random: np.random.Generator, kind: str, most: int) -> list:
 
 def long_softmax(architecture: str) -> Case:
     signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", "x_stride": "i32", "columns": "i32"}
-    kernel = build(suite("softmax")._softmax_long, architecture, signature, {"CHUNK": 1024}, aligned=False)
+    kernel = build(row_kernels._softmax_long, architecture, signature, {"CHUNK": 1024}, aligned=False)
     return Case("long_softmax", kernel, (2,), lambda random, kind: rows(random, kind, 3072))
 
 
 def add_rms_norm(architecture: str) -> Case:
-    function = suite("add_rms_norm")._add_rms_norm
+    function = row_kernels._add_rms_norm
     pointers = {name: "*fp32" for name in function.arg_names if name.endswith("_ptr")}
     numbers = {
         name: "fp32" if name == "eps" else "i32"

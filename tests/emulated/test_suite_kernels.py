@@ -1,4 +1,4 @@
-"""The kernels of the suite, compiled for absent AMD GPUs and executed, against float64."""
+"""Kernels like those of the suite, compiled for absent AMD GPUs and executed, against float64."""
 
 import importlib.util
 import sys
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import row_kernels
 from compiled import build, from_bf16, to_bf16
 
 from portkit.emulate import Options, Order
@@ -67,7 +68,7 @@ def test_softmax_of_a_short_row(architecture, form, waves):
     x = form.store(uniform(rows, columns, low=-4, high=4))
     y = np.zeros_like(x)
     signature = {"x_ptr": f"*{form.type}", "y_ptr": f"*{form.type}", "x_stride": "i32", "columns": "i32"}
-    kernel = build(load("softmax")._softmax_short, architecture, signature, {"BLOCK": 1024}, waves=waves, aligned=False)
+    kernel = build(row_kernels._softmax_short, architecture, signature, {"BLOCK": 1024}, waves=waves, aligned=False)
     kernel.passes((rows,), x, y, columns, columns)
     power = np.exp(form.load(x) - form.load(x).max(axis=1, keepdims=True))
     assert_close(form.load(y), power / power.sum(axis=1, keepdims=True), form, roundings=64)
@@ -78,7 +79,7 @@ def test_softmax_of_a_long_row(architecture):
     x = form.store(uniform(rows, columns, low=-4, high=4))
     y = np.zeros_like(x)
     signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", "x_stride": "i32", "columns": "i32"}
-    kernel = build(load("softmax")._softmax_long, architecture, signature, {"CHUNK": 8192}, waves=8, aligned=False)
+    kernel = build(row_kernels._softmax_long, architecture, signature, {"CHUNK": 8192}, waves=8, aligned=False)
     kernel.passes((rows,), x, y, columns, columns)
     power = np.exp(form.load(x) - form.load(x).max(axis=1, keepdims=True))
     assert_close(form.load(y), power / power.sum(axis=1, keepdims=True), form, roundings=64)
@@ -90,7 +91,7 @@ def test_add_rms_norm(architecture, form):
     weight = form.store(uniform(hidden, low=0.5, high=1.5, seed=3))
     y, h = np.zeros_like(x), np.zeros_like(x)
     kind = f"*{form.type}"
-    module = load("add_rms_norm")
+    module = row_kernels
     names = module._add_rms_norm.arg_names
     pointers = {name: kind for name in names if name.endswith("_ptr")}
     numbers = {name: "fp32" if name == "eps" else "i32" for name in names if name not in pointers and name != "BLOCK"}
@@ -121,7 +122,7 @@ def test_every_order_of_waves_gives_the_same_bits(architecture, order):
     columns = 1000
     x, results = uniform(4, columns).astype(np.float32), []
     signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", "x_stride": "i32", "columns": "i32"}
-    kernel = build(load("softmax")._softmax_short, architecture, signature, {"BLOCK": 1024}, aligned=False)
+    kernel = build(row_kernels._softmax_short, architecture, signature, {"BLOCK": 1024}, aligned=False)
     for options in (Options(), Options(order=order, seed=7), Options(poison=0x3F8C_CCCD), Options(poison=0)):
         y = np.zeros_like(x)
         kernel.passes((4,), x, y, columns, columns, options=options)

@@ -87,3 +87,10 @@ def test_names_of_test_modules_are_their_own():
     """Pytest imports a test module by its bare name: a second one of that name stops the collection."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+def test_the_suite_has_every_kernel_file():
+    """A case that no matrix names is never run."""
+    named = (ROOT / "suite.yaml").read_text(encoding="utf-8") + (ROOT / "matrix.yaml").read_text(encoding="utf-8")
+    declaring = [path for path in (ROOT / "kernels").glob("*.py") if "KernelCase(" in path.read_text(encoding="utf-8")]
+    assert [p.stem for p in declaring if not re.search(rf"(?m)^  {p.stem}:|kernels/{p.stem}\.py", named)] == []
