@@ -164,7 +164,7 @@ def test_table_without_colour(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     result = CliRunner().invoke(doctor.command, [], color=True)
     assert "\x1b[3" not in result.stdout
-    assert "Rows that a run on this host can have: interpreted, compiled, measured" in result.stdout
+    assert "Rows that a run on this host can have: interpreted, compiled, emulated, measured" in result.stdout
 
 
 # The probe
