@@ -42,10 +42,9 @@ import triton
 import triton.language as tl
 from arguments import as_rows, check_most, check_tensor, check_vector, gradient_rows
 from column_sums import PROGRAMS, backward_warps, column_sums
-from torch.nn import functional
 
 from portkit import Direction, KernelCase, Work
-from portkit.baselines.library import TORCH
+from portkit.baselines import pytorch
 from portkit.baselines.liger import LIGER
 from portkit.model import DTYPE_BYTES
 
@@ -246,12 +245,6 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     )
 
 
-@TORCH.call()
-def torch_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-    """PyTorch's own operator."""
-    return functional.rms_norm(x, weight.shape, weight, eps)
-
-
 @LIGER.call()
 def liger_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """Liger-Kernel's; casts as Llama does, not in place of the incoming gradient."""
@@ -279,5 +272,5 @@ case = KernelCase(
     deterministic=True,
     row_inputs=("x",),
     strided_inputs=("x",),
-    baselines={"torch": torch_rms_norm, "liger": liger_rms_norm},
+    baselines={"torch": pytorch.rms_norm, "liger": liger_rms_norm},
 )

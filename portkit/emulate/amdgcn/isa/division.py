@@ -13,11 +13,13 @@ the sequence gives wrong quotients. Three repairs make it exact over the whole e
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from portkit.emulate.amdgcn.decode import Decoder, Step
 from portkit.emulate.amdgcn.isa.arithmetic import arithmetic
-from portkit.emulate.amdgcn.isa.registry import Entry
+from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core.floats import exponent, fma32, fma32_unrounded
@@ -86,7 +88,22 @@ def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array
     quotient, denominator, numerator = _float32s(quotient, denominator, numerator)
     if _moderate(denominator, numerator) and np.isfinite(quotient).all():
         return np.copysign(quotient, numerator * np.sign(denominator))
-    sign = np.where(np.signbit(denominator) ^ np.signbit(numerator), np.float32(-1), np.float32(1))
+    tiny = exponent(numerator) - exponent(denominator) < -150
+    return fixed_up(quotient, denominator, numerator, tiny, exponent(quotient) == 255)
+
+
+def fixed_up(quotient: Array, denominator: Array, numerator: Array, tiny: Array, overflowed: Array) -> Array:
+    """What v_div_fixup makes of special operands, in any width; elsewhere the quotient with the right sign.
+
+    Args:
+        quotient: the estimate.
+        denominator: of the same type and shape.
+        numerator: likewise.
+        tiny: where the quotient is below every denormal.
+        overflowed: where the estimate has the exponent of infinity.
+    """
+    one = quotient.dtype.type(1)
+    sign = np.where(np.signbit(denominator) ^ np.signbit(numerator), -one, one)
     infinite, both = np.isinf(denominator), np.isinf(numerator)
     zero, none = denominator == 0, numerator == 0
     conditions = [
@@ -95,38 +112,48 @@ def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array
         (infinite & both) | (zero & none),
         zero | both,
         infinite | none,
-        exponent(numerator) - exponent(denominator) < -150,
-        exponent(quotient) == 255,
+        tiny,
+        overflowed,
     ]
-    infinity, nothing = sign * np.float32(np.inf), np.copysign(np.float32(0), sign)
-    results = [numerator, denominator, np.float32(np.nan), infinity, nothing, nothing, infinity]
-    return np.select(conditions, results, np.copysign(quotient, sign)).astype(np.float32)
+    infinity, nothing = sign * quotient.dtype.type(np.inf), np.copysign(quotient.dtype.type(0), sign)
+    results = [numerator, denominator, quotient.dtype.type(np.nan), infinity, nothing, nothing, infinity]
+    return np.select(conditions, results, np.copysign(quotient, sign)).astype(quotient.dtype)
 
 
-def _build_scale(decoder: Decoder) -> Step:
-    decoder.need(5)
-    texts = decoder.operands
-    value, denominator, numerator = (decoder.vector(text, Type.F32) for text in texts[2:5])
-    write, write_mask = decoder.vector_result(texts[0], Type.F32), decoder.mask_result(texts[1])
+def scale_builder(kind: Type, divide_scale: Callable[..., tuple[Array, Array]], *, whole: bool = False) -> Build:
+    """Builder of a v_div_scale; ``whole``: of a type whose results must be written for every lane."""
 
-    def step(machine: Machine) -> None:
-        result, undone = divide_scale(value(machine), denominator(machine), numerator(machine))
-        write(machine, result)
-        write_mask(machine, machine.spread(undone))
+    def build(decoder: Decoder) -> Step:
+        decoder.need(5)
+        texts = decoder.operands
+        value, denominator, numerator = (decoder.vector(text, kind) for text in texts[2:5])
+        write, write_mask = decoder.vector_result(texts[0], kind), decoder.mask_result(texts[1])
 
-    return step
+        def step(machine: Machine) -> None:
+            result, undone = divide_scale(value(machine), denominator(machine), numerator(machine))
+            write(machine, np.ascontiguousarray(machine.spread(result)) if whole else result)
+            write_mask(machine, machine.spread(undone))
+
+        return step
+
+    return build
 
 
-def _build_fmas(decoder: Decoder) -> Step:
-    decoder.need(4)
-    a, b, c = (decoder.vector(text, Type.F32) for text in decoder.operands[1:4])
-    scaled, write = decoder.mask(decoder.vcc), decoder.vector_result(decoder.operands[0], Type.F32)
-    return lambda machine: write(machine, divide_fmas(a(machine), b(machine), c(machine), scaled(machine)))
+def fmas_builder(kind: Type, divide_fmas: Callable[..., Array]) -> Build:
+    """Builder of a v_div_fmas."""
+
+    def build(decoder: Decoder) -> Step:
+        decoder.need(4)
+        a, b, c = (decoder.vector(text, kind) for text in decoder.operands[1:4])
+        scaled, write = decoder.mask(decoder.vcc), decoder.vector_result(decoder.operands[0], kind)
+        return lambda machine: write(machine, divide_fmas(a(machine), b(machine), c(machine), scaled(machine)))
+
+    return build
 
 
 TABLE: dict[str, Entry] = {
-    "v_div_scale_f32": Entry(_build_scale, _SECTION),
-    "v_div_fmas_f32": Entry(_build_fmas, _SECTION),
+    "v_div_scale_f32": Entry(scale_builder(Type.F32, divide_scale), _SECTION),
+    "v_div_fmas_f32": Entry(fmas_builder(Type.F32, divide_fmas), _SECTION),
     "v_div_fixup_f32": arithmetic("F32 = F32 F32 F32", divide_fixup, _SECTION),
 }
 """Mnemonic → entry."""

@@ -13,10 +13,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from portkit.emulate.amdgcn.decode import Decoder, Step
 from portkit.emulate.amdgcn.isa.arithmetic import arithmetic
+from portkit.emulate.amdgcn.isa.division import fixed_up, fmas_builder, scale_builder
 from portkit.emulate.amdgcn.isa.registry import Entry
-from portkit.emulate.amdgcn.machine import Array, Machine
+from portkit.emulate.amdgcn.machine import Array
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core.floats import fma64
 
@@ -88,47 +88,13 @@ def _scaled_fma(a: float, b: float, c: float, power: int) -> float:
 def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
     """v_div_fixup_f64: special operands and the sign, around a quotient that is right elsewhere."""
     quotient, denominator, numerator = _float64s(quotient, denominator, numerator)
-    sign = np.where(np.signbit(denominator) ^ np.signbit(numerator), -1.0, 1.0)
-    infinite, both = np.isinf(denominator), np.isinf(numerator)
-    zero, none = denominator == 0, numerator == 0
-    conditions = [
-        np.isnan(numerator),
-        np.isnan(denominator),
-        (infinite & both) | (zero & none),
-        zero | both,
-        infinite | none,
-        _exponent(numerator) - _exponent(denominator) < -1075,
-        _exponent(quotient) == 2047,
-    ]
-    infinity, nothing = sign * np.inf, np.copysign(0.0, sign)
-    results = [numerator, denominator, np.float64(np.nan), infinity, nothing, nothing, infinity]
-    return np.select(conditions, results, np.copysign(quotient, sign))
-
-
-def _build_scale(decoder: Decoder) -> Step:
-    decoder.need(5)
-    texts = decoder.operands
-    value, denominator, numerator = (decoder.vector(text, Type.F64) for text in texts[2:5])
-    write, write_mask = decoder.vector_result(texts[0], Type.F64), decoder.mask_result(texts[1])
-
-    def step(machine: Machine) -> None:
-        result, undone = divide_scale(value(machine), denominator(machine), numerator(machine))
-        write(machine, np.ascontiguousarray(machine.spread(result)))
-        write_mask(machine, machine.spread(undone))
-
-    return step
-
-
-def _build_fmas(decoder: Decoder) -> Step:
-    decoder.need(4)
-    a, b, c = (decoder.vector(text, Type.F64) for text in decoder.operands[1:4])
-    scaled, write = decoder.mask(decoder.vcc), decoder.vector_result(decoder.operands[0], Type.F64)
-    return lambda machine: write(machine, divide_fmas(a(machine), b(machine), c(machine), scaled(machine)))
+    tiny = _exponent(numerator) - _exponent(denominator) < -1075
+    return fixed_up(quotient, denominator, numerator, tiny, _exponent(quotient) == 2047)
 
 
 TABLE: dict[str, Entry] = {
-    "v_div_scale_f64": Entry(_build_scale, _VOP3),
-    "v_div_fmas_f64": Entry(_build_fmas, _VOP3),
+    "v_div_scale_f64": Entry(scale_builder(Type.F64, divide_scale, whole=True), _VOP3),
+    "v_div_fmas_f64": Entry(fmas_builder(Type.F64, divide_fmas), _VOP3),
     "v_div_fixup_f64": arithmetic("F64 = F64 F64 F64", divide_fixup, _VOP3),
     "v_rcp_f64": arithmetic("F64 = F64", lambda x: 1 / np.asarray(x), _VOP1),
     "v_rsq_f64": arithmetic("F64 = F64", lambda x: 1 / np.sqrt(x), _VOP1),
