@@ -73,7 +73,7 @@ def cell(name, target="mi300x", shape=(1000,), direction=Direction.FORWARD):
 def planted(session):
     """Results of the planted cases by name, or by name and target."""
     names = ("overflow", "unwritten_accumulator", "last_wins", "huge_grid", "too_many_threads", "no_kernel")
-    names += ("swallowed", "strange", "arguments", "tuned", "off_by_one")
+    names += ("swallowed", "strange", "arguments", "tuned", "off_by_one", "asking_chain")
     cells = [cell(name) for name in names] + [cell("off_by_one", target) for target in ("rx7900xtx", "rx9070xt")]
     cells += [cell("wrong_stride", shape=(10, 100)), cell("arguments", "rx9070xt"), cell("arguments", "mi325x")]
     cells += [cell("described", target, (10, 100)) for target in ("mi300x", "rx9070xt")]
@@ -180,3 +180,8 @@ def test_an_autotuned_kernel_runs_in_the_first_configuration_that_can(planted):
     assert result.build.tuning.configurations == 3
     assert result.build.tuning.usable == 2
     assert "only the first" in result.nulls["verdict.configurations"]
+
+
+def test_the_unfused_chain_sees_the_target_too(planted):
+    result = planted[cell("asking_chain")]
+    assert result.outcome.status is Status.PASSED, result.outcome

@@ -205,6 +205,12 @@ def twice(x):
     return x * 2
 
 
+def twice_on_gfx942(x):
+    """An unfused chain that asks where it is, as one does whose dtypes differ by architecture."""
+    where = torch.cuda.get_device_properties(x.device).gcnArchName if x.device.type == "cuda" else "cpu"
+    return twice(x) if where.startswith("gfx942") else x.double()
+
+
 CASES = (
     declare("off_by_one", off_by_one, twice),
     declare("overflow", overflow, twice),
@@ -219,6 +225,7 @@ CASES = (
     declare("backward_fault", _Doubled.apply, twice, directions=(Direction.FORWARD, Direction.BACKWARD)),
     declare("arguments", arguments, lambda x: x * 11.0),
     declare("tuned", tuned, twice),
+    declare("asking_chain", tuned, twice_on_gfx942),
     declare("described", described, twice, small_shapes=((10, 100),), family_gaps={"tail": "strides of 16 bytes"}),
 )
 globals().update({f"_{case.name}_case": case for case in CASES})

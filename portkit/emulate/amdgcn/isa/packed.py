@@ -26,11 +26,11 @@ _SECTION = "CDNA3 ISA, VOP3P Instructions"
 
 
 def _half_of_pair(decoder: Decoder, text: str, high: int, negate: int) -> Read:
-    """The low or high float32 of a register pair; a constant stands for its low half only."""
+    """The low or high float32 of a register pair; of constants only zero has a high half that is known."""
     if is_constant(text):
-        if high:
-            raise decoder.unsupported("high half of a constant")
         value = constant(text, Type.F32)
+        if high and value.view(np.uint32):
+            raise decoder.unsupported("high half of a constant")
         return lambda machine: -value if negate else value
     register = decoder.register(text)
     if register.count != 2:
