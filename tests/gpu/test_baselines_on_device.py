@@ -104,7 +104,8 @@ def test_none_of_them_costs_the_cell_its_time():
 MATRIX = f"""
 version: 1
 kernels:
-  softmax: {{path: {ROOT}/kernels/softmax.py, shapes: [256x4096], dtypes: [float32], variants: [w4, w8]}}
+  softmax: {{path: {ROOT}/kernels/softmax.py, shapes: [256x4096], dtypes: [float32], variants: [w4, w8],
+    directions: [forward]}}
 targets: [h200]
 """
 

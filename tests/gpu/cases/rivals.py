@@ -69,7 +69,7 @@ def absent(x):
 
 case = KernelCase(
     name="rivals",
-    fused=Double.apply,
+    fused=lambda x: Double.apply(x),
     reference=lambda x: x * 2,
     inputs=lambda make, shape, dtype: {"x": make.uniform(shape, dtype)},
     work=lambda shape, dtype: Work(8 * shape[0], 8 * shape[0], shape[0]),
