@@ -27,8 +27,15 @@ length², half of p is looked at where it is causal; s = bytes per element:
              softmax 2 p, P V p + k + q: (2 q + 2 k + 6 p) s, causal (2 q + 2 k + 8 p) s + length².
     flops    two products of 2 p dim each, and 5 an element of S (scale, max, subtract, exp, sum);
              causal: over length (length + 1) / 2 pairs a head.
-    Compute bound from a few hundred queries on: a key is used by all queries, so that
-    flops / bytes grows with length; the unfused chain is bound by the memory of S.
+Work of the gradients, without what the forward pass leaves for them:
+    fused    q, k, v, dO read, the gradients of q, k, v written: (3 q + 4 k) s.
+    unfused  dP = dO Vᵀ and dV = Pᵀ dO 2 q + 2 k + 2 p, softmax 3 p, causal: mask 2 p s + length² of a
+             bool, × scale 2 p, dQ and dK 2 q + 2 k + 2 p: (4 q + 4 k + 9 p) s, causal
+             (4 q + 4 k + 11 p) s + length².
+    flops    five products of 2 p dim each, since S is made again; 5 an element of S (scale, subtract,
+             exp, subtract, multiply); 2 an element of O for D, 1 of dQ and dK for their scale.
+Both are compute bound from a few hundred queries on: a key is used by all queries, so that
+flops / bytes grows with length; the unfused chain is bound by the memory of S.
 
 Sources:
     1. T. Dao, D. Fu, S. Ermon, A. Rudra, C. Ré, "FlashAttention", https://arxiv.org/abs/2205.14135
@@ -519,6 +526,20 @@ def work(shape: tuple[int, ...], dtype: str, *, causal: bool = True) -> Work:
     )
 
 
+def backward_work(shape: tuple[int, ...], dtype: str, *, causal: bool = True) -> Work:
+    """Bytes and operations of the gradients, derived in the module's docstring."""
+    batch, heads, kv_heads, rows, dim = shape
+    size, q, k = DTYPE_BYTES[dtype], batch * heads * rows * dim, batch * kv_heads * rows * dim
+    p = batch * heads * rows * rows
+    pairs = batch * heads * rows * (rows + 1) // 2 if causal else p
+    mask = 2 * p * size + rows * rows if causal else 0
+    return Work(
+        fused_bytes=(3 * q + 4 * k) * size,
+        unfused_bytes=(4 * q + 4 * k + 9 * p) * size + mask,
+        flops=pairs * (10 * dim + 5) + 3 * q + k,
+    )
+
+
 def library(backend: str, *, causal: bool):
     """PyTorch's ``scaled_dot_product_attention``, held to one backend."""
 
@@ -572,6 +593,7 @@ causal_case = KernelCase(
     fused=flash_attention,
     reference=reference,
     work=work,
+    backward_work=backward_work,
     baselines={
         "cudnn": library("CUDNN_ATTENTION", causal=True),
         "flash": library("FLASH_ATTENTION", causal=True),
@@ -584,6 +606,7 @@ full_case = KernelCase(
     fused=functools.partial(flash_attention, causal=False),
     reference=reference_full,
     work=functools.partial(work, causal=False),
+    backward_work=functools.partial(backward_work, causal=False),
     baselines={
         "cudnn": library("CUDNN_ATTENTION", causal=False),
         "flash": library("FLASH_ATTENTION", causal=False),

@@ -223,6 +223,11 @@ class KernelCase:
     strided_inputs: tuple[str, ...] = ()  # inputs of two axes or more whose rows may lie apart
     family_gaps: Mapping[str, str] = field(default_factory=dict)  # input family → why it does not apply
     baselines: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # beside eager and compile: see docs
+    backward_work: Callable[[Shape, str], Work] | None = None  # of the gradients alone; None: not known
+
+    def work_model(self, direction: Direction) -> Callable[[Shape, str], Work] | None:
+        """The work model of one direction; None where the case has none for it."""
+        return self.work if direction is Direction.FORWARD else self.backward_work
 
 
 @dataclass(frozen=True)
@@ -878,6 +883,8 @@ class Header:
     host: Host
     targets: tuple[str, ...] = ()  # in the plan's order, which tables keep
     failures: Mapping[str, str] = field(default_factory=dict)  # kernel without rows → why its file can't be used
+    modes: tuple[str, ...] = ()  # of timing that were asked for, beside the two clocks
+    baselines: tuple[str, ...] | None = None  # that were asked for; None: those of the tier
     schema: int = SCHEMA_VERSION
 
 

@@ -101,6 +101,21 @@ def test_unfused_bytes_are_those_moved(name):
             assert case.work(shape, dtype).unfused_bytes == moved.total + offsets, (shape, dtype)
 
 
+@pytest.mark.parametrize("name", ["flash_attention", "flash_attention_full"])
+def test_bytes_of_gradients_are_those_moved(name):
+    case = loaded(name)
+    for shape in case.small_shapes:
+        for dtype in ("float32", "float16"):
+            inputs = {n: t.requires_grad_() for n, t in case.inputs(InputMaker(0, "cpu"), shape, dtype).items()}
+            out = case.reference(**inputs)
+            upstream = torch.ones_like(out)
+            with BytesMoved() as moved:
+                gradients = torch.autograd.grad(out, tuple(inputs.values()), upstream)
+            work = case.backward_work(shape, dtype)
+            assert work.unfused_bytes == moved.total, (shape, dtype)
+            assert work.fused_bytes == sum(t.nbytes for t in (*inputs.values(), out, *gradients))
+
+
 # Data decide what of an input is read: empty groups, positions beyond a length.
 @pytest.mark.parametrize("name", [name for name in CASES if name not in {"grouped_gemm", "decode_attention"}])
 def test_fused_bytes_are_inputs_and_outputs(name):
