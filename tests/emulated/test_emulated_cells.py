@@ -74,7 +74,9 @@ def planted(session):
     """Results of the planted cases by name, or by name and target."""
     names = ("overflow", "unwritten_accumulator", "last_wins", "huge_grid", "too_many_threads", "no_kernel")
     names += ("swallowed", "strange", "arguments", "tuned", "off_by_one", "asking_chain")
+    names += ("partly_initialised", "wholly_initialised", "with_barrier", "without_barrier")
     cells = [cell(name) for name in names] + [cell("off_by_one", target) for target in ("rx7900xtx", "rx9070xt")]
+    cells += [cell(name, "rx9070xt") for name in ("with_barrier", "without_barrier")]
     cells += [cell("wrong_stride", shape=(10, 100)), cell("arguments", "rx9070xt"), cell("arguments", "mi325x")]
     cells += [cell("described", target, (10, 100)) for target in ("mi300x", "rx9070xt")]
     cells += [cell("backward_fault", direction=direction) for direction in Direction]
@@ -104,8 +106,30 @@ def test_an_index_that_runs_off_is_named_with_its_line(planted, name, shape):
     assert f"planted.py:{line_of_fault('_' + name)}" in outcome.message, outcome.message
 
 
-def test_what_nobody_wrote_is_no_number(planted):
-    assert planted[cell("unwritten_accumulator")].outcome.status is Status.WRONG_RESULT
+@pytest.mark.parametrize(
+    ("name", "element"), [("unwritten_accumulator", "y_ptr[0]"), ("partly_initialised", "y_ptr[3996]")]
+)
+def test_what_nobody_wrote_is_no_number(planted, name, element):
+    result = planted[cell(name)]
+    assert result.outcome.status is Status.WRONG_RESULT
+    found = result.blobs["findings"].decode()
+    assert f"unwritten_global at planted.py:{line_of_fault('_accumulate')} " in found
+    assert element in found
+
+
+def test_what_kernel_and_host_wrote_in_turns_is_whole(planted):
+    result = planted[cell("wholly_initialised")]
+    assert result.outcome.status is Status.PASSED, result.outcome
+
+
+@pytest.mark.parametrize("target", ["mi300x", "rx9070xt"])
+def test_a_barrier_that_is_not_there(planted, target):
+    assert planted[cell("with_barrier", target)].outcome.status is Status.PASSED
+    without = planted[cell("without_barrier", target)]
+    assert f"data_race: _reversed: global_race at planted.py:{line_of_fault('_reversed')} " in (
+        without.blobs["findings"].decode()
+    )
+    assert without.outcome.status in (Status.DATA_RACE, Status.WRONG_RESULT)
 
 
 def test_a_result_that_depends_on_the_order_of_waves(planted):

@@ -77,13 +77,48 @@ def wrong_stride(x):
 @triton.jit
 def _accumulate(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    y = tl.load(y_ptr + i, mask=i < n)
+    y = tl.load(y_ptr + i, mask=i < n)  # fault
     tl.store(y_ptr + i, y + tl.load(x_ptr + i, mask=i < n), mask=i < n)
 
 
 def unwritten_accumulator(x):
     y = torch.empty_like(x)
     _accumulate[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+def partly_initialised(x):
+    """One launch sets all but the last element, the next one adds to all: the last one may be anything."""
+    y = torch.empty_like(x)
+    _double[blocks(x)](x, y, x.numel() - 1, BLOCK=BLOCK)
+    _accumulate[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+def wholly_initialised(x):
+    """Half by a kernel, half by the host, some of it with the very word that fills fresh memory."""
+    y = torch.empty_like(x)
+    half = x.numel() // 2 - 1
+    y.view(torch.int16)[2 * half :] = -15 + torch.arange(13, dtype=torch.int16).repeat(200)[: 2 * (x.numel() - half)]
+    _accumulate[(1,)](x, y[half + 1 :], 100, BLOCK=BLOCK)
+    _double[blocks(x)](x, y, half, BLOCK=BLOCK)
+    y[half:].copy_(x[half:] * 2)
+    _accumulate[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _reversed(x_ptr, room_ptr, y_ptr, n, BLOCK: tl.constexpr, BARRIER: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(room_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+    if BARRIER:
+        tl.debug_barrier()
+    tl.store(y_ptr + i, tl.load(room_ptr + n - 1 - i, mask=i < n), mask=i < n)  # fault
+
+
+def reverse(x, barrier):
+    room, y = torch.empty_like(x), torch.empty_like(x)
+    _reversed[(1,)](x, room, y, x.numel(), BLOCK=1024, BARRIER=barrier, num_warps=8)
     return y
 
 
@@ -216,6 +251,10 @@ CASES = (
     declare("overflow", overflow, twice),
     declare("wrong_stride", wrong_stride, twice, small_shapes=((10, 100),)),
     declare("unwritten_accumulator", unwritten_accumulator, lambda x: x * 1),
+    declare("partly_initialised", partly_initialised, lambda x: x * 3),
+    declare("wholly_initialised", wholly_initialised, lambda x: x * 3),
+    declare("with_barrier", lambda x: reverse(x, barrier=True), lambda x: x.flip(0)),
+    declare("without_barrier", lambda x: reverse(x, barrier=False), lambda x: x.flip(0)),
     declare("last_wins", last_wins, lambda x: x[-1]),
     declare("huge_grid", huge_grid, twice),
     declare("too_many_threads", too_many_threads, twice),
