@@ -62,6 +62,22 @@ def faults(x):
     return right(x)
 
 
+_KEPT = {}
+
+
+def remembers(x):
+    """The same tensor again gets the same answer again, which costs nothing."""
+    if x.data_ptr() not in _KEPT:
+        _KEPT[x.data_ptr()] = right(x)
+    return _KEPT[x.data_ptr()]
+
+
+def resizes(x):
+    y = right(x)
+    x.resize_(0)
+    return y
+
+
 def hangs(x):
     time.sleep(600)
 
@@ -90,6 +106,8 @@ case = KernelCase(
         "without_gradient": without_gradient,
         "broken": broken,
         "faults": faults,
+        "remembers": remembers,
+        "resizes": resizes,
         "hangs": hangs,
         "absent": absent,
     },
