@@ -18,13 +18,13 @@ from collections.abc import Callable
 import numpy as np
 
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import arithmetic
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core.floats import exponent, fma32, fma32_unrounded
 
-_SECTION = "CDNA3 ISA, VOP3A & VOP3B Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
 _UP, _DOWN = 2.0**64, 2.0**-64
 
 
@@ -152,8 +152,8 @@ def fmas_builder(kind: Type, divide_fmas: Callable[..., Array]) -> Build:
 
 
 TABLE: dict[str, Entry] = {
-    "v_div_scale_f32": Entry(scale_builder(Type.F32, divide_scale), _SECTION),
-    "v_div_fmas_f32": Entry(fmas_builder(Type.F32, divide_fmas), _SECTION),
-    "v_div_fixup_f32": arithmetic("F32 = F32 F32 F32", divide_fixup, _SECTION),
+    "v_div_scale_f32": Entry(scale_builder(Type.F32, divide_scale), sections.VOP3),
+    "v_div_fmas_f32": Entry(fmas_builder(Type.F32, divide_fmas), sections.VOP3),
+    "v_div_fixup_f32": arithmetic("F32 = F32 F32 F32", divide_fixup, sections.VOP3),
 }
 """Mnemonic → entry."""

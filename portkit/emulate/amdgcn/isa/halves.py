@@ -14,16 +14,14 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import arithmetic, build, row_of
 from portkit.emulate.amdgcn.isa.registry import Entry
 from portkit.emulate.amdgcn.machine import Machine
 from portkit.emulate.core import floats
 from portkit.emulate.core.findings import Unsupported
 
-_VOP1 = "CDNA3 ISA, VOP1 Instructions; RDNA3 ISA, VOP1 Instructions"
-_VOP2 = "CDNA3 ISA, VOP2 Instructions; RDNA3 ISA, VOP2 Instructions"
-_VOP3 = "CDNA3 ISA, VOP3A & VOP3B Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
-
+_CDNA4 = frozenset({Generation.CDNA4})
 _RDNA4 = frozenset({Generation.RDNA4})
 _BEFORE_RDNA4 = ALL - _RDNA4
 _LARGEST = np.float16(65504)
@@ -186,16 +184,19 @@ def _rows(rows: Rows, section: str, generations: frozenset[Generation] = ALL) ->
 
 
 TABLE: dict[str, Entry] = {
-    **_rows(_UNARY, _VOP1),
-    **{f"v_{name}": _overflowing(signature, function, _VOP3) for name, (signature, function) in _OVERFLOWING.items()},
-    **_rows({f"{name}_f16": row for name, row in _EXTREMES.items()}, _VOP3, _BEFORE_RDNA4),
-    **_rows({f"{name}_num_f16": row for name, row in _EXTREMES.items()}, "RDNA4 ISA, VOP3 Instructions", _RDNA4),
-    "v_mov_b16": arithmetic("U16 = U16", np.asarray, _VOP1),
-    "v_fmac_f16": _overflowing("F16 = F16 F16 F16", floats.fma16, _VOP2, accumulate=True),
-    "v_cvt_pk_bf16_f32": arithmetic("U32 = F32 F32", _pack_bf16, "CDNA4 ISA, VOP3A & VOP3B Instructions"),
-    "v_cvt_pk_f16_f32": arithmetic("U32 = F32 F32", _pack_half, "CDNA4 ISA, VOP3A & VOP3B Instructions"),
-    "v_cvt_pkrtz_f16_f32": arithmetic("U32 = F32 F32", _pack_cut, _VOP3, generations=CDNA),
-    "v_cvt_pk_rtz_f16_f32": arithmetic("U32 = F32 F32", _pack_cut, _VOP3, generations=RDNA),
-    "v_pack_b32_f16": arithmetic("U32 = U16 U16", pack, _VOP3),
+    **_rows(_UNARY, sections.VOP1),
+    **{
+        f"v_{name}": _overflowing(signature, function, sections.VOP3)
+        for name, (signature, function) in _OVERFLOWING.items()
+    },
+    **_rows({f"{name}_f16": row for name, row in _EXTREMES.items()}, sections.VOP3, _BEFORE_RDNA4),
+    **_rows({f"{name}_num_f16": row for name, row in _EXTREMES.items()}, sections.RDNA4_VOP3, _RDNA4),
+    "v_mov_b16": arithmetic("U16 = U16", np.asarray, sections.VOP1),
+    "v_fmac_f16": _overflowing("F16 = F16 F16 F16", floats.fma16, sections.VOP2, accumulate=True),
+    "v_cvt_pk_bf16_f32": arithmetic("U32 = F32 F32", _pack_bf16, sections.CDNA4_VOP3, generations=_CDNA4),
+    "v_cvt_pk_f16_f32": arithmetic("U32 = F32 F32", _pack_half, sections.CDNA4_VOP3, generations=_CDNA4),
+    "v_cvt_pkrtz_f16_f32": arithmetic("U32 = F32 F32", _pack_cut, sections.VOP3, generations=CDNA),
+    "v_cvt_pk_rtz_f16_f32": arithmetic("U32 = F32 F32", _pack_cut, sections.VOP3, generations=RDNA),
+    "v_pack_b32_f16": arithmetic("U32 = U16 U16", pack, sections.VOP3),
 }
 """Mnemonic → entry."""
