@@ -281,3 +281,35 @@ def test_results_that_depend_on_the_order_of_waves():
 def test_results_that_do_not():
     done, outputs = orders_of("v_mov_b32 v10, v0")
     assert (done.findings, outputs[:, 0].tolist()) == ((), list(range(128)))
+
+
+SWAP_LOOP = """s_mov_b32 s8, exec_lo
+    s_mov_b32 exec_lo, 1
+    v_mov_b32_e32 v25, 0
+    {load}
+    s_waitcnt vmcnt(0)
+    .Lagain:
+    v_add_nc_u32_e32 v21, 1, v22
+    global_atomic_cmpswap_b32 v23, v25, v[21:22], s[4:5] offset:4 glc
+    s_waitcnt vmcnt(0)
+    v_cmp_ne_u32_e32 vcc_lo, v23, v22
+    v_mov_b32_e32 v22, v23
+    s_cbranch_vccnz .Lagain
+    s_mov_b32 exec_lo, s8
+    s_endpgm"""
+
+
+@pytest.mark.parametrize(
+    ("load", "kinds"),
+    [
+        ("global_load_b32 v22, v25, s[4:5] offset:4", []),
+        ("v_mov_b32_e32 v26, 4\nglobal_load_b32 v22, v26, s[4:5]", ["global_race"]),
+    ],
+)
+def test_a_load_that_a_compare_and_swap_checks_is_no_race(load, kinds):
+    """LLVM's form of an atomic that the hardware lacks; a load of another address, as written, is a load."""
+    text = kernel("gfx1100", SWAP_LOOP.format(load=load)).replace("global_load_b128 v[1:4], v20, s[4:5]\n", "s_nop 0\n")
+    counter = np.zeros(512, np.uint32)
+    done = run(text, "gfx1100", (3,), [counter, np.zeros((32, 4), np.uint32)], options=Options(lanes_at_once=32))
+    assert sorted({str(item.kind) for item in done.findings}) == kinds
+    assert counter[:3].tolist() == [0, 3, 0]

@@ -13,6 +13,7 @@ from portkit.emulate.amdgcn.definitions import unwritten_reads
 from portkit.emulate.amdgcn.direct import DirectLoads, Plan, plan_of
 from portkit.emulate.amdgcn.execute import Block, Code, Runner
 from portkit.emulate.amdgcn.machine import Access, Machine
+from portkit.emulate.amdgcn.swaps import guesses
 from portkit.emulate.amdgcn.waits import missing_waits
 from portkit.emulate.core.bytestore import Bytes, ByteStore
 from portkit.emulate.core.checker import (
@@ -37,13 +38,15 @@ class Judged:
 
     findings: Mapping[int, Sequence[Finding]]  # first instruction of a block → what is wrong whatever the data
     plan: Plan | None  # of loads that go to LDS
+    guesses: frozenset[int]  # lines of loads that a compare-and-swap checks
 
 
 def judge(code: Code) -> Judged:
     """Judge a program."""
     waits, reads = missing_waits(code), unwritten_reads(code)
     starts = waits.keys() | reads.keys()
-    return Judged({start: (*waits.get(start, ()), *reads.get(start, ())) for start in starts}, plan_of(code))
+    findings = {start: (*waits.get(start, ()), *reads.get(start, ())) for start in starts}
+    return Judged(findings, plan_of(code), guesses(code))
 
 
 class Check:
@@ -136,7 +139,8 @@ class _GlobalCheck:
         if use is not Use.WRITE and (first := self.memory.first_unwritten(access.at, access.size)) is not None:
             self._unwritten(access, first)
         if int(access.at[0]) >= self.check.kernel_arguments:
-            self._races(self.check.races, use, access)
+            guessed = use is Use.READ and access.site.line in self.check.judged.guesses
+            self._races(self.check.races, Use.ATOMIC if guessed else use, access)
 
     def _unwritten(self, access: Access, which: int) -> None:
         where = self.memory.containing(int(access.at[which]))
