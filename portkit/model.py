@@ -505,6 +505,7 @@ class Launch:
     binary_hash: str  # of the bytes of cubin or hsaco
     limits_broken: tuple[str, ...] = ()  # each in words: "shared memory 131072 B > 101376 B"
     lacks: tuple[str, ...] = ()  # what the source asked for and the binary provably has not, each in words
+    ignored: tuple[str, ...] = ()  # hints of the source that the compiler did without, each in words
     trial: bool = False  # made by an autotuner to choose among configurations
     forward: bool = False  # made by the forward pass of a backward cell, whose figures leave it out
     count: int = 1  # times that one call makes it, all alike
