@@ -29,13 +29,13 @@ def session():
     with_two.close()
 
 
-def emulate(session, cells, path_of):
+def emulate(session, cells, path_of, **limits):
     """Results by cell."""
     catalog = load_catalog()
     sources = {cell.case: CaseSource(cell.case, path=str(path_of(cell.case))) for cell in cells}
     targets = {cell.target: catalog.get(cell.target) for cell in cells}
     planned = [PlannedCell(cell, Evidence.EMULATED) for cell in cells]
-    return {result.cell: result for result in session.results(chains_for(planned, sources, targets))}
+    return {result.cell: result for result in session.results(chains_for(planned, sources, targets, **limits))}
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_what_kernel_and_host_wrote_in_turns_is_whole(planted):
 def test_a_barrier_that_is_not_there(planted, target):
     assert planted[cell("with_barrier", target)].outcome.status is Status.PASSED
     without = planted[cell("without_barrier", target)]
-    assert f"data_race: _reversed: global_race at planted.py:{line_of_fault('_reversed')} " in (
+    assert f"data_race: _reversed: workgroup_race at planted.py:{line_of_fault('_reversed')} " in (
         without.blobs["findings"].decode()
     )
     assert without.outcome.status in (Status.DATA_RACE, Status.WRONG_RESULT)
@@ -143,7 +143,14 @@ def test_a_launch_over_the_budget_is_refused(planted):
     assert outcome.status is Status.UNSUPPORTED
     assert "_double" in outcome.message
     assert "4194304 workgroups" in outcome.message
-    assert "allowed: 1000000000" in outcome.message
+    assert outcome.message.endswith("allowed: 1000000000; --portkit-emulate-budget allows more")
+
+
+def test_the_budget_is_the_users(session):
+    one = cell("off_by_one")
+    outcome = emulate(session, [one], lambda name: PLANTED, lane_instructions=1000)[one].outcome
+    assert outcome.status is Status.UNSUPPORTED
+    assert "allowed: 1000; --portkit-emulate-budget allows more" in outcome.message
 
 
 def test_limits_of_the_target_hold(planted):

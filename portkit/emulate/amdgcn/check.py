@@ -166,9 +166,11 @@ class _GlobalCheck:
 
     def _race(self, access: Access, where: Allocation, conflict: Conflict) -> None:
         place = self.machine.place(conflict.which, access.active)
-        by = self._other(conflict.other, self.check.number(place.workgroup))
+        own = self.check.number(place.workgroup)
+        by = self._other(conflict.other, own)
         message = f"{_verb(access)} {where.name}[{conflict.byte}], which {by} {_DONE[conflict.use]}, in no order"
-        self.machine.note(Finding(Kind.GLOBAL_RACE, message, access.site, place, conflict.byte, where.name))
+        kind = Kind.WORKGROUP_RACE if group_of(conflict.other) == own else Kind.GLOBAL_RACE
+        self.machine.note(Finding(kind, message, access.site, place, conflict.byte, where.name))
 
     def _other(self, tag: int, own: int) -> str:
         group, wave = group_of(tag), agent_of(tag)

@@ -90,6 +90,10 @@ class Ledger:
         """Whether nothing orders an access of tag ``own`` behind one that left ``tags``."""
         return np.asarray((tags != 0) & (tags != own))
 
+    def graver(self, found: Mask, tags: Tags, own: Tags) -> Mask:
+        """Of the accesses that race, those to report."""
+        return found
+
     def together(self, tags: Tags, own: Tags) -> Tags:
         """Tag of what was read by both."""
         return np.where((tags == 0) | (tags == own), own, MANY)
@@ -137,7 +141,7 @@ class Ledger:
             if earlier is use and values and found.any():
                 found &= self._differ(values.before(), values.after(), place)
             if found.any():
-                return self._conflict(found, tags, place, earlier)
+                return self._conflict(self.graver(found, tags, own), tags, place, earlier)
         return None
 
     def _enter(self, use: Use, place: Offsets, own: Tags, values: Values | None) -> Conflict | None:
@@ -209,6 +213,11 @@ class GlobalLedger(Ledger):
         elsewhere = (tags >> _GROUP) != (own >> _GROUP)
         at_once = ((tags >> _EPOCH) == (own >> _EPOCH)) & (tags != own)
         return np.asarray((tags != 0) & (elsewhere | at_once))
+
+    def graver(self, found: Mask, tags: Tags, own: Tags) -> Mask:
+        """Those of several workgroups, where there are any: races within one may be without effect."""
+        elsewhere = found & ((tags >> _GROUP) != (own >> _GROUP))
+        return elsewhere if elsewhere.any() else found
 
     def together(self, tags: Tags, own: Tags) -> Tags:
         """What came before a barrier is forgotten."""

@@ -7,6 +7,7 @@ that an index that runs off a buffer meets no other one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,6 +93,15 @@ class Memory(ByteStore):
         """Bytes of one allocation, not a copy."""
         place = self.allocations[index]
         return self.bytes[place.start : place.end]
+
+    def contents(self) -> list[Bytes]:
+        """Copies of all allocations."""
+        return [self.view(index).copy() for index in range(len(self.allocations))]
+
+    def restore(self, contents: Sequence[Bytes]) -> None:
+        """Write all allocations as ``contents`` gave them."""
+        for index, data in enumerate(contents):
+            self.view(index)[:] = data
 
     def written_of(self, index: int) -> Flags | None:
         """Which bytes of one allocation are written, not a copy; None: all."""
