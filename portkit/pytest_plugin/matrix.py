@@ -26,7 +26,7 @@ from portkit.run.counters.taking import Choice
 from portkit.run.devices import parse_devices
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Limits
-from portkit.run.limits import check_seconds, parse_memory, parse_stages
+from portkit.run.limits import check_seconds, parse_lane_instructions, parse_memory, parse_stages
 from portkit.run.progress import LiveLine, PlainLines, summary
 from portkit.run.resume import find_report
 from portkit.run.session import Session
@@ -340,8 +340,10 @@ def _folder(config: pytest.Config) -> Path:
 def _limits(config: pytest.Config) -> Limits:
     limits = default_limits(config.getoption("portkit_cell_seconds"))
     limits = replace(limits, stage_seconds=parse_stages(config.getoption("portkit_limit")))
-    memory = config.getoption("portkit_memory")
-    return replace(limits, memory_bytes=parse_memory(memory)) if memory else limits
+    if memory := config.getoption("portkit_memory"):
+        limits = replace(limits, memory_bytes=parse_memory(memory))
+    budget = config.getoption("portkit_emulate_budget")
+    return replace(limits, lane_instructions=parse_lane_instructions(budget)) if budget else limits
 
 
 @contextmanager

@@ -370,6 +370,7 @@ class Run:
             sanitize=self._sanitize,
             modes=self._modes,
             baselines=baselines,
+            lane_instructions=self._limits.lane_instructions,
         )
         for found in self._session.results(chains, self._watch, self._probes(left)):
             if isinstance(found, DeviceProbe):

@@ -143,7 +143,7 @@ def _emulator(job: Job, connection: Connection) -> Means:
         on_compile=lambda kernel: connection.send(Compiling(kernel, dict(answers.asked))),
         on_compiled=lambda: stages.enter(Stage.RUN),
     )
-    emulator = emulate_from_here(recorder, answers, mode)
+    emulator = emulate_from_here(recorder, answers, mode, job.lane_instructions)
     with mode:
         case = load_case(job.source)
     case = emulator.counting(claimed(mode, case))

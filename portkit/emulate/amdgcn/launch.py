@@ -22,7 +22,17 @@ from portkit.emulate.amdgcn.operands import TTMP, Type
 from portkit.emulate.amdgcn.parse import parse
 from portkit.emulate.amdgcn.program import Argument, Program
 from portkit.emulate.core.bytestore import Bytes
-from portkit.emulate.core.findings import Fault, Finding, Halt, Kind, OverBudget, TooLarge, Unloadable, Unsupported, outcome_of
+from portkit.emulate.core.findings import (
+    Fault,
+    Finding,
+    Halt,
+    Kind,
+    OverBudget,
+    TooLarge,
+    Unloadable,
+    Unsupported,
+    outcome_of,
+)
 from portkit.emulate.core.launch import Buffers, Counts, Emulation, Grid, Options, Pointer, Value, workgroup_ids
 from portkit.emulate.core.memory import BASE, Contents, Memory
 from portkit.emulate.core.schedule import Order, Schedule

@@ -68,6 +68,7 @@ class Emulation:
     outcome: Outcome
     findings: tuple[Finding, ...] = ()
     counts: Counts = field(default_factory=Counts)
+    over_budget: bool = False  # ended, or was refused, by the budget of the options
 
 
 def workgroup_ids(grid: Sequence[int]) -> list[Grid]:
