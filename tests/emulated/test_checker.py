@@ -96,7 +96,7 @@ def _doubled(x_ptr, BLOCK: tl.constexpr):
 
 
 def test_elements_that_several_waves_load_and_one_stores(architecture):
-    """A row shorter than the workgroup, in place: waves read in no order what one of them writes, and use none of it."""
+    """A row shorter than the workgroup, in place: waves read in no order what one writes, and use none of it."""
     kernel = build(_doubled, architecture, {"x_ptr": "*fp32"}, {"BLOCK": 64}, waves=8)
     x = np.arange(64, dtype=np.float32)
     kernel.passes((1,), x)
