@@ -20,7 +20,7 @@ from portkit.emulate.core.checker import (
     MANY,
     Conflict,
     GlobalRaces,
-    Ledger,
+    SharedLedger,
     Use,
     Values,
     agent_of,
@@ -155,7 +155,7 @@ class _GlobalCheck:
         where = self.memory.containing(int(access.at.min()))
         if where is None or int(access.at.max()) >= where.end:
             return
-        tags = self._tags()[access.waves]
+        tags = access.spread(self._tags())
         conflict = races.note(use, where, access.at - where.start, access.size, tags, _values(access, self.memory))
         if conflict:
             self._race(access, where, conflict)
@@ -184,13 +184,14 @@ class _SharedCheck:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.ledger = Ledger(machine.shared.bytes.size) if machine.waves_per_group > 1 else None
+        several = machine.waves_per_group > 1
+        self.ledger = SharedLedger(len(machine.groups), machine.shared.stride) if several else None
+        self.tags: NDArray[np.int32] = np.arange(machine.waves, dtype=np.int32) % machine.waves_per_group + 1
 
     def at_barrier(self, machine: Machine, group: int) -> None:
         """Accesses before a barrier are in order with those behind it."""
         if self.ledger:
-            start = group * machine.shared.stride
-            self.ledger.forget(start, start + machine.shared.stride)
+            self.ledger.at_barrier(group)
 
     def __call__(self, access: Access) -> None:
         if not access.at.size:
@@ -201,8 +202,7 @@ class _SharedCheck:
             message = f"{access.size} bytes are read, and nothing wrote them"
             self._note(Kind.UNWRITTEN_SHARED, message, access, first, int(access.at[first]))
         if self.ledger:
-            tags = (access.waves % self.machine.waves_per_group + 1).astype(np.int32)
-            conflict = self.ledger.note(use, access.at, access.size, tags, _values(access, shared))
+            conflict = self.ledger.note(use, access.at, access.size, access.spread(self.tags), _values(access, shared))
             if conflict:
                 self._race(access, conflict)
 

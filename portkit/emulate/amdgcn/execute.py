@@ -41,6 +41,7 @@ class Code:
     compiled: tuple[Compiled, ...]
     blocks: dict[int, Block]  # by first instruction
     entry: int
+    vectors: int  # vector registers that a wave needs, accumulation registers included
 
 
 def build(program: Program) -> Code:
@@ -58,7 +59,7 @@ def cut(program: Program, compiled: tuple[Compiled, ...]) -> Code:
     starts = _starts(program, compiled, entry)
     ends = [*starts[1:], len(compiled)]
     blocks = {start: _block(compiled, start, end) for start, end in zip(starts, ends, strict=True)}
-    return Code(program, compiled, blocks, entry)
+    return Code(program, compiled, blocks, entry, _vector_registers(program, compiled))
 
 
 def entry_of(program: Program) -> int:
@@ -211,9 +212,6 @@ class Runner:
         return Finding(kind, message, site, Place(machine.groups[machine.group[wave]], wave % machine.waves_per_group))
 
 
-def vector_registers(code: Code) -> int:
-    """Vector registers that a wave needs, accumulation registers included."""
-    used = [
-        index for item in code.compiled for file, index in item.uses.reads | item.uses.writes if file is File.VECTOR
-    ]
-    return max([code.program.directive("next_free_vgpr"), *(index + 1 for index in used), 1])
+def _vector_registers(program: Program, compiled: tuple[Compiled, ...]) -> int:
+    used = [index for item in compiled for file, index in item.uses.reads | item.uses.writes if file is File.VECTOR]
+    return max([program.directive("next_free_vgpr"), *(index + 1 for index in used), 1])

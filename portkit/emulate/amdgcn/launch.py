@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.amdgcn.check import Check, Judged, judge
-from portkit.emulate.amdgcn.execute import Code, Meter, Runner, build, vector_registers
+from portkit.emulate.amdgcn.execute import Code, Meter, Runner, build
 from portkit.emulate.amdgcn.machine import Machine, Service
 from portkit.emulate.amdgcn.operands import TTMP, Type
 from portkit.emulate.amdgcn.parse import parse
@@ -234,7 +234,6 @@ class Launch:
         self.shared_bytes = max(shared_bytes, program.shared_bytes)
         self.grid = tuple(grid)
         self.findings: list[Finding] = []
-        self.vectors = vector_registers(code)
         self.meter = Meter(options.budget)
         self.done = 0
         self.attach: list[Attach] = []
@@ -320,7 +319,7 @@ class Launch:
 
     def _run_chunk(self, groups: list[Grid], schedule: Schedule) -> None:
         machine = Machine(
-            self.code.program, self.vectors, groups, self.waves, self.memory, self.options.poison,
+            self.code.program, self.code.vectors, groups, self.waves, self.memory, self.options.poison,
             self.shared_bytes,
         )  # fmt: skip
         machine.services = self.services

@@ -175,6 +175,59 @@ class Ledger:
         return Conflict(which * place.shape[0] // place.size, byte, other, use)
 
 
+class SharedLedger(Ledger):
+    """Who touched shared memory since the last barrier of each workgroup.
+
+    Reads are kept unjudged as long as nothing is written: mostly a barrier comes first.
+
+    Args:
+        groups: workgroups, one range of memory behind the other.
+        stride: bytes of each.
+    """
+
+    def __init__(self, groups: int, stride: int) -> None:
+        super().__init__(groups * stride)
+        self.stride = stride
+        self.kept: list[tuple[Offsets, int, Tags]] = []
+        self._passed: Mask = np.zeros(groups, np.bool_)  # a barrier, since the first read that is kept
+        self._noted: Mask = np.zeros(groups, np.bool_)  # may have accesses in the tags
+        self._wrote: Mask = np.zeros(groups, np.bool_)  # may have writes there
+
+    def at_barrier(self, group: int) -> None:
+        """Order what a workgroup did before what comes."""
+        if self._noted[group]:
+            self.forget(group * self.stride, (group + 1) * self.stride)
+            self._noted[group] = self._wrote[group] = False
+        if self.kept:
+            self._passed[group] = True
+            if self._passed.all():
+                self._drop()
+
+    def note(self, use: Use, at: Offsets, size: int, agents: Agents, values: Values | None = None) -> Conflict | None:
+        """As of any ledger."""
+        if use is Use.READ and not self._wrote.any() and len(self.kept) * at.size < KEPT:
+            if self._passed.any():
+                self._settle()
+            self.kept.append((at, size, agents))
+            return None
+        self._settle()
+        self._noted[:] = True
+        self._wrote[:] |= use is not Use.READ
+        return super().note(use, at, size, agents, values)
+
+    def _settle(self) -> None:
+        """Note what is kept, but for reads that a barrier has put in order since."""
+        for at, size, agents in self.kept:
+            left = ~self._passed[at // self.stride]
+            self._noted[:] = True
+            super().note(Use.READ, at[left], size, agents[left])
+        self._drop()
+
+    def _drop(self) -> None:
+        self.kept.clear()
+        self._passed[:] = False
+
+
 _GROUP, _EPOCH = 32, 8
 """Places of a workgroup and of its epoch in a tag; an agent of a workgroup has the bits below."""
 

@@ -30,6 +30,7 @@ class SharedMemory(ByteStore):
         words: Words = np.full(groups * self.stride // 4, poison, np.uint32)
         super().__init__(words.view(np.uint8))
         self.written = WrittenBytes(self.bytes.size)
+        self.written.flags.reshape(groups, -1)[:, size:] = True  # between the ranges, so that it makes no gap
 
     def first_outside(self, at: Offsets, size: int) -> int | None:
         """Index of the first access, by a workgroup's own addresses, that leaves its range."""
