@@ -87,6 +87,20 @@ def test_shared_memory_between_waves(architecture):
     assert exchange(architecture, written=False) == ["unwritten_shared"]
 
 
+@pytest.mark.parametrize(("early", "kinds"), [(False, []), (True, ["missing_wait"])])
+def test_a_barrier_that_only_keeps_waves_in_step(architecture, early, kinds):
+    """A store may outlast it, if what it writes is read behind another one."""
+    lanes = names_of(architecture).lanes
+    read = f"{READ[architecture]} v10, v21\n{SHARED_WAIT[architecture]}"
+    lines = [
+        f"v_lshlrev_b32_e32 v20, 2, v0\nv_xor_b32_e32 v21, {4 * lanes:#x}, v20\n{WRITE[architecture]} v20, v1",
+        BARRIER[architecture],
+        read if early else "",
+        f"{SHARED_WAIT[architecture]}\n{BARRIER[architecture]}\n{read}",
+    ]
+    assert found(architecture, "\n".join(lines), waves=2, shared=8 * lanes) == kinds
+
+
 def test_a_race_names_both_waves_and_the_byte():
     body = "v_lshlrev_b32 v20, 2, v0\nds_write_b32 v20, v1\nv_xor_b32 v21, 0x100, v20\ns_waitcnt lgkmcnt(0)\n"
     body += "ds_read_b32 v10, v21\ns_waitcnt lgkmcnt(0)"
@@ -303,11 +317,13 @@ SWAP_LOOP = """s_mov_b32 s8, exec_lo
     ("load", "kinds"),
     [
         ("global_load_b32 v22, v25, s[4:5] offset:4", []),
-        ("v_mov_b32_e32 v26, 4\nglobal_load_b32 v22, v26, s[4:5]", ["global_race"]),
+        ("v_mov_b32_e32 v26, 4\nglobal_load_b32 v22, v26, s[4:5]", []),
+        ("global_load_b32 v26, v25, s[4:5] offset:4\ns_waitcnt vmcnt(0)\nv_mov_b32_e32 v22, v26", []),
+        ("v_mov_b32_e32 v26, 4\nglobal_load_b32 v27, v26, s[4:5]\nv_mov_b32_e32 v22, 0", ["global_race"]),
     ],
 )
 def test_a_load_that_a_compare_and_swap_checks_is_no_race(load, kinds):
-    """LLVM's form of an atomic that the hardware lacks; a load of another address, as written, is a load."""
+    """LLVM's form of an atomic that the hardware lacks: the load gives what is compared, or has its address."""
     text = kernel("gfx1100", SWAP_LOOP.format(load=load)).replace("global_load_b128 v[1:4], v20, s[4:5]\n", "s_nop 0\n")
     counter = np.zeros(512, np.uint32)
     done = run(text, "gfx1100", (3,), [counter, np.zeros((32, 4), np.uint32)], options=Options(lanes_at_once=32))
