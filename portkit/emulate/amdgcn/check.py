@@ -226,7 +226,7 @@ class _SharedCheck:
             mine = machine.group[each.waves] == group
             out = dataclasses.replace(each.part(mine & self._outlasting(each)), outlasted=True)
             if out.at.size:
-                self.ledger.note(out.use, out.at, out.size, self.tags[out.waves])
+                self.ledger.note_of(np.array([group]), out.use, out.at, out.size, self.tags[out.waves])
             self.recent.extend(left for left in (out, each.part(~mine)) if left.at.size)
 
     def _outlasting(self, recent: _Recent) -> NDArray[np.bool_]:
@@ -245,7 +245,9 @@ class _SharedCheck:
         if self.ledger:
             if access.site.line in self.may_outlast:
                 self.recent.append(_Recent(access.site.line, use, access.at, access.size, access.waves))
-            conflict = self.ledger.note(use, access.at, access.size, access.spread(self.tags), _values(access, shared))
+            groups = self.machine.group[self.machine.select]
+            tags, values = access.spread(self.tags), _values(access, shared)
+            conflict = self.ledger.note_of(groups, use, access.at, access.size, tags, values)
             if conflict:
                 self._race(access, conflict)
 

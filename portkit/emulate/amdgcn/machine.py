@@ -235,7 +235,7 @@ class Machine:
 
     def write_scc(self, value: Array) -> None:
         """From ``[selected waves, 1]``."""
-        self.scc[self.select] = np.broadcast_to(value, (self.count, 1))[:, 0]
+        self.scc[self.select] = np.asarray(value).reshape(-1)
 
     def vcc_is_zero(self) -> Mask:
         """``[selected waves]``."""

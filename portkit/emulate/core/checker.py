@@ -189,7 +189,8 @@ class SharedLedger(Ledger):
         super().__init__(groups * stride)
         self.stride = stride
         self.kept: list[tuple[Offsets, int, Tags]] = []
-        self._passed: Mask = np.zeros(groups, np.bool_)  # a barrier, since the first read that is kept
+        self._reading: Mask = np.zeros(groups, np.bool_)  # have reads that are kept
+        self._passed: Mask = np.zeros(groups, np.bool_)  # a barrier, since the first of them
         self._noted: Mask = np.zeros(groups, np.bool_)  # may have accesses in the tags
         self._wrote: Mask = np.zeros(groups, np.bool_)  # may have writes there
 
@@ -200,32 +201,36 @@ class SharedLedger(Ledger):
             self._noted[group] = self._wrote[group] = False
         if self.kept:
             self._passed[group] = True
-            if self._passed.all():
+            if not (self._reading & ~self._passed).any():
                 self._drop()
 
-    def note(self, use: Use, at: Offsets, size: int, agents: Agents, values: Values | None = None) -> Conflict | None:
-        """As of any ledger."""
-        if use is Use.READ and not self._wrote.any() and len(self.kept) * at.size < KEPT:
-            if self._passed.any():
+    def note_of(
+        self, groups: NDArray[np.int64], use: Use, at: Offsets, size: int, agents: Agents, values: Values | None = None
+    ) -> Conflict | None:
+        """As ``note``, of accesses by some workgroups."""
+        if use is Use.READ and not self._wrote[groups].any() and len(self.kept) * at.size < KEPT:
+            if self._passed[groups].any():
                 self._settle()
             self.kept.append((at, size, agents))
+            self._reading[groups] = True
             return None
         self._settle()
-        self._noted[:] = True
-        self._wrote[:] |= use is not Use.READ
-        return super().note(use, at, size, agents, values)
+        self._noted[groups] = True
+        if use is not Use.READ:
+            self._wrote[groups] = True
+        return self.note(use, at, size, agents, values)
 
     def _settle(self) -> None:
         """Note what is kept, but for reads that a barrier has put in order since."""
+        self._noted |= self._reading
         for at, size, agents in self.kept:
             left = ~self._passed[at // self.stride]
-            self._noted[:] = True
-            super().note(Use.READ, at[left], size, agents[left])
+            self.note(Use.READ, at[left], size, agents[left])
         self._drop()
 
     def _drop(self) -> None:
         self.kept.clear()
-        self._passed[:] = False
+        self._reading[:] = self._passed[:] = False
 
 
 _GROUP, _EPOCH = 32, 8
