@@ -48,6 +48,13 @@ def test_a_wait_for_all_but_one(architecture):
     assert found(architecture, f"{loads}\n{wait}\nv_mov_b32_e32 v10, v22") == ["missing_wait"]
 
 
+@pytest.mark.parametrize(("register", "kinds"), [(30, []), (31, ["missing_wait"])])
+def test_a_counter_that_is_full_makes_sure_of_the_oldest(architecture, register, kinds):
+    """64 loads: the last of them can't be issued before the first has ended."""
+    loads = "\n".join(f"{LOAD[architecture]} v{30 + n}, v20, s[4:5]" for n in range(64))
+    assert found(architecture, f"{loads}\nv_mov_b32_e32 v10, v{register}") == kinds
+
+
 def test_the_target_of_a_load_is_overwritten_before_its_wait(architecture):
     assert found(architecture, f"{LOAD[architecture]} v21, v20, s[4:5]\nv_mov_b32_e32 v21, 0") == ["missing_wait"]
 

@@ -37,6 +37,10 @@ _RESULTS = ("vmcnt", "lgkmcnt", "loadcnt", "dscnt", "kmcnt")
 
 _CROSSBAR = re.compile(r"ds_(b?permute|swizzle)_b32|ds_nop")
 
+_MOST = {"vmcnt": 63, "loadcnt": 63}
+"""Operations that a counter can hold: a wave that would issue one more stalls until the first has ended, and LLVM
+leaves out waits that this makes needless. Of other counters nothing is taken for ended."""
+
 Item: TypeAlias = tuple[File, int] | str | int
 """A register, shared memory as a whole, or the LDS access of a line."""
 
@@ -196,8 +200,13 @@ class Counters:
         for item in event.used:
             for counter in _RESULTS:
                 out = self.out.get((counter, item))
-                if out and not _in_order(out, counter, item, event):
+                if out and not _in_order(out, counter, item, event) and not self._over((counter, item)):
                     yield (counter, item), out
+
+    def _over(self, key: Key) -> bool:
+        """Whether so many operations came later that this one has ended."""
+        most = _MOST.get(key[0])
+        return most is not None and self.out[key].ordered and self.later(key) >= most
 
 
 def _in_order(out: Out, counter: str, item: Item, event: Event) -> bool:
