@@ -41,7 +41,8 @@ import torch
 import triton
 import triton.language as tl
 from arguments import check_beside, check_contiguous, check_shape, check_tensor
-from products import BFLOAT16_GAP, fitting_loop
+from products import BFLOAT16_GAP
+from tiles import fitting_loop
 
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES

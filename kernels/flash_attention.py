@@ -55,7 +55,8 @@ import torch
 import triton
 import triton.language as tl
 from arguments import check_beside, check_shape, check_tensor, check_unit_stride
-from products import BFLOAT16_GAP, allow_descriptors, fitting_loop
+from products import BFLOAT16_GAP
+from tiles import allow_descriptors, fitting_loop
 
 from portkit import Direction, KernelCase, Work
 from portkit.baselines.library import TORCH

@@ -46,7 +46,7 @@ def gemm(x: torch.Tensor, w: torch.Tensor, **tunables: int | bool) -> torch.Tens
     Args:
         x: (M, K), rows contiguous.
         w: (N, K), rows contiguous, of the dtype of ``x``.
-        tunables: those of ``products.linear``.
+        tunables: fields of ``tiles.Tiles``.
 
     Returns:
         (M, N), contiguous, in the dtype of ``x``.
@@ -68,7 +68,7 @@ def gemm_traffic(
         w: (N, K), rows contiguous.
         scale: (N,).
         residual: (M, N), rows contiguous.
-        tunables: those of ``products.linear``.
+        tunables: fields of ``tiles.Tiles``.
 
     Returns:
         (M, N), contiguous, in the dtype of ``x``.
@@ -129,13 +129,14 @@ SHAPES = ((8192, 14336, 4096), (4096, 4096, 14336), (4096, 8192, 28672), (4100, 
 VARIANTS = {
     "p64x64": {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3},
     "p128x128": {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3},
-    "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 8, "num_stages": 4},
+    "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 4},
     "d128x256": {
         "block_m": 128,
         "block_n": 256,
         "block_k": 64,
         "descriptors": True,
-        "split": True,
+        "parts": 4,
+        "flatten": True,
         "num_warps": 8,
         "num_stages": 4,
     },

@@ -59,7 +59,7 @@ def gemm_epilogue(
         bias: (N,).
         residual: (M, N), rows contiguous.
         activation: ``gelu`` (tanh form) or ``silu``.
-        tunables: those of ``products.linear``.
+        tunables: fields of ``tiles.Tiles``.
 
     Returns:
         (M, N), contiguous, in the dtype of ``x``.
@@ -108,13 +108,14 @@ def work(shape: tuple[int, ...], dtype: str, activation: str = "gelu") -> Work:
 VARIANTS = {
     "p64x64": {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3},
     "p128x128": {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3},
-    "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 8, "num_stages": 4},
+    "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 4},
     "d128x256": {
         "block_m": 128,
         "block_n": 256,
         "block_k": 64,
         "descriptors": True,
-        "split": True,
+        "parts": 4,
+        "flatten": True,
         "num_warps": 8,
         "num_stages": 4,
     },

@@ -34,22 +34,13 @@ Sources:
     4. Shapes: feed-forward of Llama 3 8B (4096, 14336), Qwen 2.5 7B (3584, 18944).
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
-from arguments import check_shape
-from products import (
-    BFLOAT16_GAP,
-    activated,
-    allow_descriptors,
-    check_matrix,
-    describable,
-    fitting_loop,
-    operand,
-    store_tile,
-    tile_position,
-    tile_product,
-)
+from products import BFLOAT16_GAP, activated, check_operands, operand, store_tile, tile_position, tile_product
+from tiles import Tiles
 
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES
@@ -75,32 +66,13 @@ def _producer_consumer(
     store_tile(y, activated(total, "silu"), m, n, M, N, N, BLOCK_M, BLOCK_N, DESCRIPTORS)
 
 
-def producer_consumer_gemm(
-    x: torch.Tensor,
-    w: torch.Tensor,
-    *,
-    block_m: int = 128,
-    block_n: int = 128,
-    block_k: int = 64,
-    group: int = 8,
-    descriptors: bool = True,
-    specialize: bool = True,
-    num_warps: int = 4,
-    num_stages: int = 3,
-) -> torch.Tensor:
+def producer_consumer_gemm(x: torch.Tensor, w: torch.Tensor, **tunables: Any) -> torch.Tensor:
     """silu(x wᵀ).
 
     Args:
         x: (M, K), rows contiguous.
         w: (N, K), rows contiguous.
-        block_m: rows of a tile.
-        block_n: columns of a tile.
-        block_k: terms a step, of 16-bit elements; half as many of float32.
-        group: rows of tiles walked together.
-        descriptors: load and store through tensor descriptors where rows begin on 16 bytes.
-        specialize: with descriptors, ask for producer and consumer warps.
-        num_warps: warps (wavefronts) of the consumer.
-        num_stages: most stages of the loop over K; fewer where shared memory is small.
+        tunables: fields of ``tiles.Tiles``.
 
     Returns:
         (M, N), contiguous, in the dtype of ``x``.
@@ -109,28 +81,16 @@ def producer_consumer_gemm(
         TypeError: an operand is no tensor of a dtype served, or of another than ``x``.
         ValueError: a shape, device or stride that is not served.
     """
-    M, K = check_matrix("x", x).shape
-    N = check_matrix("w", w, x).shape[0]
-    check_shape("w", w, (N, K))
+    check_operands(x, w)
+    (M, K), N = x.shape, w.shape[0]
     y = torch.empty((M, N), dtype=x.dtype, device=x.device)
     if y.numel() == 0:
         return y
-    descriptors = descriptors and K > 0 and describable(x, w, y)
-    if descriptors:
-        allow_descriptors()
-    size = x.element_size()
-    block_k, stages = fitting_loop(x.device, max(16, block_k * 2 // size), num_stages, (block_m + block_n) * size)
-    _producer_consumer[(triton.cdiv(M, block_m) * triton.cdiv(N, block_n),)](
+    tiles = Tiles.settled(tunables, x, w, y).fitted(x, M)
+    _producer_consumer[(triton.cdiv(M, tiles.block_m) * triton.cdiv(N, tiles.block_n),)](
         *(x, w, y, M, N, K, x.stride(0), w.stride(0)),
-        EVEN_K=K % block_k == 0,
-        BLOCK_M=block_m,
-        BLOCK_N=block_n,
-        BLOCK_K=block_k,
-        GROUP=group,
-        DESCRIPTORS=descriptors,
-        SPECIALIZE=descriptors and specialize,
-        num_warps=num_warps,
-        num_stages=stages,
+        EVEN_K=tiles.even(K),
+        **tiles.launch("GROUP", "SPECIALIZE"),
     )
     return y
 
