@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from portkit.emulate.amdgcn.architecture import RDNA
 from portkit.emulate.amdgcn.decode import Decoder, Read, Step, take_apart
 from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import Arithmetic, permutation, result_write
@@ -159,6 +160,6 @@ def _select16(decoder: Decoder) -> Step:
 TABLE: dict[str, Entry] = {
     **_comparisons(),
     "v_cndmask_b32": Entry(_select, sections.VOP2),
-    "v_cndmask_b16": Entry(_select16, sections.RDNA3_VOP3),
+    "v_cndmask_b16": Entry(_select16, sections.RDNA3_VOP3, RDNA),
 }
 """Mnemonic → entry."""
