@@ -74,6 +74,7 @@ def planted(session):
     """Results of the planted cases by name, or by name and target."""
     names = ("overflow", "unwritten_accumulator", "last_wins", "huge_grid", "too_many_threads", "no_kernel")
     names += ("swallowed", "strange", "arguments", "tuned", "off_by_one", "asking_chain")
+    names += ("trapping", "asserted", "printing", "misaligned_atomic", "misaligned_load", "aliasing")
     names += ("partly_initialised", "wholly_initialised", "with_barrier", "without_barrier")
     cells = [cell(name) for name in names] + [cell("off_by_one", target) for target in ("rx7900xtx", "rx9070xt")]
     cells += [cell(name, "rx9070xt") for name in ("with_barrier", "without_barrier")]
@@ -151,6 +152,34 @@ def test_the_budget_is_the_users(session):
     outcome = emulate(session, [one], lambda name: PLANTED, lane_instructions=1000)[one].outcome
     assert outcome.status is Status.UNSUPPORTED
     assert "allowed: 1000; --portkit-emulate-budget allows more" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("trapping", Status.DEVICE_FAULT, ("trap at planted.py:{_trapping} `s_trap 2`",)),
+        ("asserted", Status.UNSUPPORTED, ("_asserted: line ", "s_setpc_b64 is not known")),  # calls a function
+        ("printing", Status.UNSUPPORTED, ("_printing: line ", "hidden_hostcall_buffer: services of the host")),
+        ("misaligned_atomic", Status.DEVICE_FAULT, ("misaligned at planted.py:{_counted} ", "counter_ptr[2] of 16")),
+        ("misaligned_load", Status.PASSED, ()),
+        ("aliasing", Status.DATA_RACE, ("_race at planted.py:{_shifted} ", "y_ptr[")),
+    ],
+)
+def test_what_no_kernel_should_do_has_its_status(planted, name, status, words):
+    outcome = planted[cell(name)].outcome
+    assert outcome.status is status, outcome
+    for part in words:
+        function = part.partition("{")[2].partition("}")[0]
+        expected = part.format(**{function: line_of_fault(function)}) if function else part
+        assert expected in outcome.message, outcome.message
+
+
+def test_a_loop_without_end_ends_at_the_budget_with_its_line(session):
+    one = cell("endless")
+    outcome = emulate(session, [one], lambda name: PLANTED, lane_instructions=2_000_000)[one].outcome
+    assert outcome.status is Status.TIMEOUT
+    assert f"_endless: starvation at planted.py:{line_of_fault('_endless')} " in outcome.message
+    assert "has not ended after 2000000 lane-instructions; does the kernel end?" in outcome.message
 
 
 def test_limits_of_the_target_hold(planted):

@@ -330,9 +330,10 @@ class Launch:
         try:
             runner.run()
             self.done += len(groups)
-        except OverBudget:
-            self.findings.append(runner.starvation())
-            raise
+        except OverBudget as over:
+            where = runner.starvation()
+            self.findings.append(where)
+            raise OverBudget(f"{where}; does the kernel end?") from over
         finally:
             self.findings.extend(machine.findings.values())
 

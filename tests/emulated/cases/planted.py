@@ -176,6 +176,112 @@ def strange(x):
     return y
 
 
+@triton.jit
+def _endless(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    while tl.sum(x) != tl.sum(x) + 1:  # fault
+        x += 1
+    tl.store(y_ptr + i, x, mask=i < n)
+
+
+def endless(x):
+    y = torch.empty_like(x)
+    _endless[(1,)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
+@triton.jit
+def _trapping(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    x = tl.inline_asm_elementwise("s_trap 2\n\tv_mov_b32 $0, $1", "=v,v", [x], tl.float32, False, 1)  # fault
+    tl.store(y_ptr + i, x * 2, mask=i < n)
+
+
+def trapping(x):
+    y = torch.empty_like(x)
+    _trapping[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _asserted(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.device_assert(x < 2, "too large")
+    tl.store(y_ptr + i, x * 2, mask=i < n)
+
+
+def asserted(x):
+    y = torch.empty_like(x)
+    _asserted[blocks(x)](x, y, x.numel(), BLOCK=BLOCK, debug=True)
+    return y
+
+
+@triton.jit
+def _printing(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.device_print("x", x)
+    tl.store(y_ptr + i, x * 2, mask=i < n)
+
+
+def printing(x):
+    y = torch.empty_like(x)
+    _printing[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _counted(counter_ptr, x_ptr, y_ptr, n, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    bytes_ptr = counter_ptr.to(tl.pointer_type(tl.int8)) + SHIFT
+    tl.atomic_add(bytes_ptr.to(tl.pointer_type(tl.int32)), 1)  # fault
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) * 2, mask=i < n)
+
+
+def misaligned_atomic(x):
+    y, counter = torch.empty_like(x), torch.zeros(4, dtype=torch.int32, device=x.device)
+    _counted[blocks(x)](counter, x, y, x.numel(), SHIFT=2, BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _misaligned(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    shifted = (x_ptr.to(tl.pointer_type(tl.int8)) + 2).to(tl.pointer_type(tl.float32))
+    x = tl.load(shifted + i, mask=i < n - 1, other=0.0)
+    tl.store(y_ptr + i, x, mask=i < n)
+
+
+def misaligned_load(x):
+    y = torch.empty_like(x)
+    _misaligned[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+def two_bytes_on(x):
+    """What a load from two bytes further on finds, and a zero at the end."""
+    raw = x.to(torch.float32).contiguous().view(torch.uint8).view(-1)
+    return torch.cat([raw[2:-2].clone().view(torch.float32), x.new_zeros(1)])
+
+
+@triton.jit
+def _shifted(y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i + 1, tl.load(y_ptr + i, mask=i < n), mask=i < n)  # fault
+
+
+def aliasing(x):
+    """The output is the input moved by one: what a program reads, the one before it writes."""
+    whole = torch.empty(x.numel() + 1, device=x.device)
+    whole[:-1] = x
+    whole[-1:] = 0
+    _shifted[blocks(x)](whole, x.numel(), BLOCK=BLOCK)
+    return whole[1:]
+
+
 class _Doubled(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -256,6 +362,13 @@ CASES = (
     declare("with_barrier", lambda x: reverse(x, barrier=True), lambda x: x.flip(0)),
     declare("without_barrier", lambda x: reverse(x, barrier=False), lambda x: x.flip(0)),
     declare("last_wins", last_wins, lambda x: x[-1]),
+    declare("endless", endless, twice),
+    declare("trapping", trapping, twice),
+    declare("asserted", asserted, twice),
+    declare("printing", printing, twice),
+    declare("misaligned_atomic", misaligned_atomic, twice),
+    declare("misaligned_load", misaligned_load, two_bytes_on),
+    declare("aliasing", aliasing, torch.clone),
     declare("huge_grid", huge_grid, twice),
     declare("too_many_threads", too_many_threads, twice),
     declare("no_kernel", no_kernel, twice),

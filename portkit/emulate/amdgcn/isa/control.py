@@ -143,10 +143,18 @@ def _nothing(decoder: Decoder) -> Step:
 
 
 def _message(decoder: Decoder) -> Step:
-    """s_sendmsg: only the one that gives registers back at the end."""
-    if decoder.operands != ("sendmsg(MSG_DEALLOC_VGPRS)",):
-        raise decoder.unsupported(f"message {' '.join(decoder.operands)}")
-    return lambda machine: None
+    """s_sendmsg: only the one that gives registers back at the end; others where a wave comes by.
+
+    A kernel that may print or assert has one for the host, and mostly never sends it.
+    """
+    if decoder.operands == ("sendmsg(MSG_DEALLOC_VGPRS)",):
+        return lambda machine: None
+    refusal = decoder.unsupported(f"message {' '.join(decoder.operands)}: services of the host are not there")
+
+    def step(machine: Machine) -> None:
+        raise refusal
+
+    return step
 
 
 _MODE = re.compile(r"hwreg\(HW_REG_(?:WAVE_)?MODE,\s*(\d+),\s*(\d+)\),\s*(\w+)")
