@@ -31,6 +31,7 @@ from float_references import (
 )
 from formats import F32, F64, signed
 
+F32_LIMIT = 2.0**-126
 LOW32, HIGH32, LOW64, HIGH64 = extreme(F32, min), extreme(F32, max), extreme(F64, min), extreme(F64, max)
 SIGNED, UNSIGNED = (-(2**31), 2**31 - 1), (0, 2**32 - 1)
 
@@ -225,9 +226,36 @@ def test_words_of_64_bits(architecture, name):
         assert values(out[2:], (2,))[0] == want % 2**64
 
 
-# -- approximate functions
+# -- multiply and add with two roundings, denormals flushed on the way
 
-F32_LIMIT = 2.0**-126
+
+def zero_below_normal(bits):
+    return bits & 0x8000_0000 if abs(F32.value(bits)) < F32_LIMIT else bits
+
+
+def two_roundings(a, b, c):
+    a, b, c = (zero_below_normal(bits) for bits in (a, b, c))
+    return zero_below_normal(fractional(F32, ADD)(zero_below_normal(fractional(F32, product)(a, b)), c))
+
+
+UNFUSED = {
+    "v_mad_f32": ("v1, v2, v3", (0, 1, 2)),
+    "v_mac_f32": ("v1, v2", (0, 1, 2)),
+    "v_madak_f32": ("v1, v2, 0x40490fdb", (0, 1, None)),
+    "v_madmk_f32": ("v1, 0x40490fdb, v3", (0, None, 2)),
+}
+
+
+@pytest.mark.parametrize("name", UNFUSED)
+def test_unfused(name):
+    texts, places = UNFUSED[name]
+    ran = computed("gfx90a", f"v_mov_b32 v12, v3\n{name} v12, {texts}", rows_of(64, (1, 1, 1)))
+    for row, out in zip(ran.inputs, ran.outputs, strict=True):
+        a, b, c = (0x4049_0FDB if place is None else int(row[place]) for place in places)
+        assert F32.same(int(out[2]), two_roundings(a, b, c))
+
+
+# -- approximate functions
 
 
 def flushed(function):

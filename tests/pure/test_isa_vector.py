@@ -364,6 +364,7 @@ def test_multiply_and_add_with_two_roundings(line):
     assert execute("gfx942", line).emulation.outcome.status == "unsupported"
 
 
+@pytest.mark.instructions("v_madmk_f32", "v_madak_f32")
 def test_multiply_and_add_with_a_literal():
     rows = np.full((64, 8), np.float32(3).view(np.uint32))
     body = "v_madmk_f32 v10, v1, 0x40000000, v2\nv_madak_f32 v11, v1, v2, 0x40000000"
@@ -441,6 +442,7 @@ def test_scaling_of_doubles():
         assert np.array_equal(results, [float(np.ldexp(1.5, int(power))) for power in powers])
 
 
+@pytest.mark.instructions("v_bitop3_b32")
 def test_truth_table_of_three_bits():
     for table in (0, 1, 0x1E, 0x36, 0x6C, 0x80, 0xCA, 0xFF):
         ran = computed("gfx950", f"v_bitop3_b32 v10, v1, v2, v3 bitop3:{table:#x}")
@@ -454,6 +456,7 @@ def _bits(x):
 
 
 @pytest.mark.parametrize("name", ["v_accvgpr_write_b32 a3, v1\nv_accvgpr_mov_b32 a4, a3\nv_accvgpr_read_b32 v10, a4"])
+@pytest.mark.instructions("v_accvgpr_write_b32", "v_accvgpr_mov_b32", "v_accvgpr_read_b32")
 def test_accumulation_registers(name):
     ran = computed("gfx942", name)
     assert np.array_equal(ran.outputs[:, 0], ran.inputs[:, 0])
