@@ -10,6 +10,9 @@ from portkit.emulate.amdgcn.isa.registry import all_entries, base_name
 MODULES = "test_isa_"
 """Beginning of the names of modules whose tests are about instructions."""
 
+WHOLE_KERNELS: dict[str, str] = {}
+"""Entries that have no test of their own, and why: whole kernels alone exercise them."""
+
 
 def claims(item):
     """Entries that a collected test is about; a test of what is refused is about none."""

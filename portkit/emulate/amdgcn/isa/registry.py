@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from portkit.emulate.amdgcn.architecture import ALL, RDNA, Generation
+from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step, Uses
 from portkit.emulate.amdgcn.isa import dual
 from portkit.emulate.amdgcn.operands import File, Type
@@ -47,6 +47,14 @@ class Entry:
     generations: frozenset[Generation] = ALL  # that have it
     operands: Operands | None = None  # where it is arithmetic on them alone
     approximation: Approximation | None = None  # None: the device's bits, NaNs' own apart
+
+    @property
+    def source(self) -> str:
+        """Of ``section``, what the documents of its generations say; RDNA4's have the numbers of RDNA3's."""
+        families = [name for name, family in (("CDNA", CDNA), ("RDNA", RDNA)) if self.generations & family]
+        parts = [part for part in self.section.split("; ") if part.startswith(tuple(families))]
+        only_newest = self.generations == {Generation.RDNA4}
+        return "; ".join(part.replace("RDNA3 ", "RDNA4 ") if only_newest else part for part in parts)
 
 
 Table: TypeAlias = Mapping[str, Entry]
