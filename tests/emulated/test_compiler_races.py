@@ -25,8 +25,8 @@ def _product(a_ptr, b_ptr, c_ptr, K: tl.constexpr, SIDE: tl.constexpr, BLOCK: tl
     row, column, depth = tl.arange(0, SIDE), tl.arange(0, SIDE), tl.arange(0, BLOCK)
     total = tl.zeros((SIDE, SIDE), tl.float32)
     for start in range(0, K, BLOCK):
-        a = tl.load(a_ptr + row[:, None] * K + start + depth[None, :])
-        b = tl.load(b_ptr + (start + depth)[:, None] * SIDE + column[None, :])  # the tiles that race
+        a = tl.load(a_ptr + row[:, None] * K + start + depth[None, :])  # a tile that races
+        b = tl.load(b_ptr + (start + depth)[:, None] * SIDE + column[None, :])  # a tile that races
         total = tl.dot(a, b, total, input_precision="ieee")
     tl.store(c_ptr + row[:, None] * SIDE + column[None, :], total)
 
@@ -42,6 +42,6 @@ def test_waves_that_take_turns(architecture):
     found = kernel.launch((1,), a, b, c).findings
     races = architecture == "gfx942" and VERSION < (3, 9)
     assert {item.kind for item in found} == ({Kind.MISSING_WAIT} if races else set())
-    line = next(number for number, text in enumerate(SOURCE, 1) if text.endswith("# the tiles that race"))
-    assert {item.site.source for item in found} <= {f"{Path(__file__).name}:{line}"}
+    tiles = [number for number, text in enumerate(SOURCE, 1) if text.endswith("# a tile that races")]
+    assert {item.site.source for item in found} <= {f"{Path(__file__).name}:{line}" for line in tiles}
     assert np.allclose(c, a.astype(np.float64) @ b, atol=1e-4)
