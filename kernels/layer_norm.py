@@ -22,8 +22,13 @@ Work of one forward call, N = rows × hidden, s = bytes per element:
              (12 N + 8 rows + 2 hidden) s. Fusion gains at most about 6.
     flops    per element: sum, subtract, square, sum, × r, × weight, + bias = 7; per row:
              two divisions, + eps, rsqrt = 4.
-Backward: dy, x and weight read, dx, dw and db written, (3 N + 3 hidden) s, and 8 B a row
-for m and r. The scratch of 16 B × hidden a program is the implementation's.
+Backward, what the forward pass leaves (m and r, 8 B a row) and the scratch of 16 B × hidden a
+program not counted:
+    fused    dy, x and weight read, dx, dw and db written: (3 N + 3 hidden) s.
+    unfused  PyTorch's gradients of the chain: those of ``rms_norm.py``, a sum for db, and the mean's
+             (sum, negate, scale, add): (33 N + 10 rows + 3 hidden) s.
+    flops    per element: - m, × r, × w, sum, × n, sum, × mean, subtract twice, × r, dy n, two
+             sums = 13.
 
 Measured on an H200, bfloat16, 16384 × 4096 (torch 2.11, Triton 3.6; least bytes over time, as a
 share of the copy bandwidth of the same run): forward 94 % with 4 warps, 96 % tuned, Liger-Kernel
@@ -45,7 +50,7 @@ import torch
 import triton
 import triton.language as tl
 from arguments import as_rows, check_most, check_tensor, check_vector, gradient_rows
-from column_sums import PROGRAMS, backward_warps, column_sums
+from column_sums import PROGRAMS, backward_stages, backward_warps, column_sums
 from torch.nn import functional
 
 from portkit import Direction, KernelCase, Work
@@ -182,7 +187,6 @@ def layer_norm_backward(
     rstd: torch.Tensor,
     *,
     num_warps: int = 8,
-    stages: int = 2,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Gradients of input, weight and bias.
 
@@ -193,7 +197,6 @@ def layer_norm_backward(
         mean: (rows,), float32, that the forward pass left.
         rstd: (rows,), float32, likewise.
         num_warps: warps (wavefronts) of a program; more for long rows.
-        stages: rows on their way from memory at once, the one computed with counted in.
 
     Returns:
         ``(dx, dweight, dbias)``, the first as rows.
@@ -216,7 +219,7 @@ def layer_norm_backward(
         rows,
         hidden,
         BLOCK=triton.next_power_of_2(hidden),
-        STAGES=stages,
+        STAGES=backward_stages(hidden, 2, x),
         num_warps=backward_warps(hidden, num_warps),
     )
     dweight, dbias = column_sums(partial, weight.dtype)
@@ -285,6 +288,17 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     )
 
 
+def backward_work(shape: tuple[int, ...], dtype: str) -> Work:
+    """Bytes and operations of the gradients, derived in the module's docstring."""
+    rows, hidden = shape
+    n, size = rows * hidden, DTYPE_BYTES[dtype]
+    return Work(
+        fused_bytes=(3 * n + 3 * hidden) * size,
+        unfused_bytes=(33 * n + 10 * rows + 3 * hidden) * size,
+        flops=13 * n,
+    )
+
+
 @TORCH.call()
 def torch_layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
     """PyTorch's own operator."""
@@ -305,6 +319,7 @@ case = KernelCase(
     reference=reference,
     inputs=inputs,
     work=work,
+    backward_work=backward_work,
     shapes=((16384, 4096), (4096, 8192), (8192, 4544), (16384, 768), (8192, 1600), (1, 4096), (4096, 5119)),
     small_shapes=((3, 4096), (20, 768), (5, 1600), (2, 5119)),
     dtypes=("float32", "float16", "bfloat16"),

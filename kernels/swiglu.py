@@ -14,7 +14,10 @@ Work of one call, N elements of s bytes:
     unfused  silu reads and writes, the product reads two and writes one: 5 N s.
              Fusion gains at most 5 / 3.
     flops    negate, exp, add, divide, two products = 6 an element, exp counted as one.
-Backward: dy, gate and up read, both gradients written: 5 N s.
+Backward:
+    fused    dy, gate and up read, both gradients written: 5 N s.
+    unfused  two products and the gradient of silu, 3 N each: 9 N s.
+    flops    s 4, dy g s 2, dy up s 2, 1 + g (1 - s) 3, product = 12 an element.
 
 Sources:
     1. N. Shazeer, "GLU Variants Improve Transformer", https://arxiv.org/abs/2002.05202
@@ -131,12 +134,20 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     return Work(fused_bytes=3 * size, unfused_bytes=5 * size, flops=6 * n)
 
 
+def backward_work(shape: tuple[int, ...], dtype: str) -> Work:
+    """Bytes and operations of the gradients, derived in the module's docstring."""
+    rows, width = shape
+    size = rows * width * DTYPE_BYTES[dtype]
+    return Work(fused_bytes=5 * size, unfused_bytes=9 * size, flops=12 * rows * width)
+
+
 case = KernelCase(
     name="swiglu",
     fused=swiglu,
     reference=reference,
     inputs=inputs,
     work=work,
+    backward_work=backward_work,
     shapes=((4096, 14336), (8192, 14336), (4096, 11008), (4096, 18944), (2048, 28672), (1, 14336), (8191, 10007)),
     small_shapes=((2, 14336), (2, 11008)),
     dtypes=("float32", "float16", "bfloat16"),

@@ -91,6 +91,34 @@ def test_bytes_are_those_moved(name):
             assert work.fused_bytes == fused, (shape, dtype)
 
 
+READ_AGAIN = {
+    **dict.fromkeys(("rms_norm", "layer_norm"), ("x", "weight")),
+    "add_rms_norm": ("x", "weight"),  # x stands for the sum, which is as large
+    "softmax": ("x",),  # for the result
+    "swiglu": ("gate", "up"),
+    "rope": ("cos", "sin"),
+}
+"""Case → inputs whose size its gradients read, beside the gradients that come in."""
+
+
+@pytest.mark.parametrize("name", READ_AGAIN)
+def test_bytes_of_gradients_are_those_moved(name):
+    case = loaded(name)
+    for shape in case.shapes[:3]:
+        for dtype in case.dtypes:
+            inputs = case.inputs(InputMaker(0, "meta"), shape, dtype)
+            leaves = {key: inputs[key].clone().requires_grad_() for key in case.differentiable or inputs}
+            outputs = as_outputs(case.reference(**{**inputs, **leaves}))
+            upstream = [torch.empty_like(output) for output in outputs]
+            with BytesMoved() as moved:
+                torch.autograd.grad(outputs, [*leaves.values()], upstream)
+            written = [leaf for key, leaf in leaves.items() if key != "residual"]  # its gradient is that of x
+            read = [inputs[key] for key in READ_AGAIN[name]]
+            work = case.backward_work(shape, dtype)
+            assert work.unfused_bytes == moved.total, (shape, dtype)
+            assert work.fused_bytes == sum(t.nbytes for t in (*upstream, *read, *written)), (shape, dtype)
+
+
 def test_philox_gives_its_published_words():
     # Random123 1.14, tests/kat_vectors: philox4x32 of 10 rounds, counter and key 0.
     philox = module_of("bias_gelu_dropout").philox
