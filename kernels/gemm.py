@@ -33,14 +33,16 @@ Sources:
        (3584, 18944); 4100 rows leave a last tile of 4.
 """
 
+from typing import Any
+
 import torch
-from products import BFLOAT16_GAP, linear
+from products import BFLOAT16_GAP, LINEAR_VARIANTS, linear
 
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
 
-def gemm(x: torch.Tensor, w: torch.Tensor, **tunables: int | bool) -> torch.Tensor:
+def gemm(x: torch.Tensor, w: torch.Tensor, **tunables: Any) -> torch.Tensor:
     """X wᵀ.
 
     Args:
@@ -59,7 +61,7 @@ def gemm(x: torch.Tensor, w: torch.Tensor, **tunables: int | bool) -> torch.Tens
 
 
 def gemm_traffic(
-    x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor, residual: torch.Tensor, **tunables: int | bool
+    x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor, residual: torch.Tensor, **tunables: Any
 ) -> torch.Tensor:
     """Scale * (x wᵀ) + residual; see :func:`gemm`.
 
@@ -126,22 +128,6 @@ def work_traffic(shape: tuple[int, ...], dtype: str) -> Work:
 
 SHAPES = ((8192, 14336, 4096), (4096, 4096, 14336), (4096, 8192, 28672), (4100, 18944, 3584), (16, 14336, 4096))
 
-VARIANTS = {
-    "p64x64": {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3},
-    "p128x128": {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3},
-    "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 4},
-    "d128x256": {
-        "block_m": 128,
-        "block_n": 256,
-        "block_k": 64,
-        "descriptors": True,
-        "parts": 4,
-        "flatten": True,
-        "num_warps": 8,
-        "num_stages": 4,
-    },
-    "auto": {"tuned": True},
-}
 
 gemm_case = KernelCase(
     name="gemm",
@@ -152,7 +138,7 @@ gemm_case = KernelCase(
     shapes=SHAPES,
     small_shapes=((130, 136, 128), (5, 264, 200)),
     dtypes=("float32", "float16", "bfloat16"),
-    variants=VARIANTS,
+    variants=LINEAR_VARIANTS,
     interpreter_gaps=BFLOAT16_GAP,
     deterministic=True,
     row_inputs=("x",),
@@ -168,7 +154,7 @@ traffic_case = KernelCase(
     shapes=SHAPES,
     small_shapes=((130, 136, 128), (5, 264, 200)),
     dtypes=("float32", "float16", "bfloat16"),
-    variants=VARIANTS,
+    variants=LINEAR_VARIANTS,
     interpreter_gaps=BFLOAT16_GAP,
     deterministic=True,
     row_inputs=("x", "residual"),

@@ -32,9 +32,10 @@ Sources:
 """
 
 import functools
+from typing import Any
 
 import torch
-from products import BFLOAT16_GAP, linear
+from products import BFLOAT16_GAP, LINEAR_VARIANTS, linear
 
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES
@@ -49,7 +50,7 @@ def gemm_epilogue(
     residual: torch.Tensor,
     *,
     activation: str = "gelu",
-    **tunables: int | bool,
+    **tunables: Any,
 ) -> torch.Tensor:
     """activation(x wᵀ + bias) + residual.
 
@@ -105,29 +106,12 @@ def work(shape: tuple[int, ...], dtype: str, activation: str = "gelu") -> Work:
     )
 
 
-VARIANTS = {
-    "p64x64": {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3},
-    "p128x128": {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3},
-    "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 4},
-    "d128x256": {
-        "block_m": 128,
-        "block_n": 256,
-        "block_k": 64,
-        "descriptors": True,
-        "parts": 4,
-        "flatten": True,
-        "num_warps": 8,
-        "num_stages": 4,
-    },
-    "auto": {"tuned": True},
-}
-
 SHARED = {
     "inputs": inputs,
     "shapes": ((8192, 14336, 4096), (4096, 4096, 14336), (4100, 18944, 3584), (16, 14336, 4096)),
     "small_shapes": ((130, 136, 128), (5, 264, 200)),
     "dtypes": ("float32", "float16", "bfloat16"),
-    "variants": VARIANTS,
+    "variants": LINEAR_VARIANTS,
     "interpreter_gaps": BFLOAT16_GAP,
     "reduction_length": lambda shape: shape[-1],
     "deterministic": True,

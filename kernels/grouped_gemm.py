@@ -36,7 +36,7 @@ import triton
 import triton.language as tl
 from arguments import check_beside, check_contiguous, check_shape, check_tensor
 from products import BFLOAT16_GAP, check_matrix, operand, store_tile, tile_position, tile_product
-from tiles import Tiles, autotuned, units
+from tiles import PORTABLE, Tiles, autotuned, best, units
 
 from portkit import KernelCase, Work
 from portkit.baselines.library import TORCH
@@ -178,6 +178,8 @@ def library(x: torch.Tensor, w: torch.Tensor, offsets: torch.Tensor) -> torch.Te
     return torch._grouped_mm(x, w.transpose(-2, -1), offs=offsets[1:])
 
 
+WIDE = {"block_m": 128, "block_n": 256, "block_k": 64, "descriptors": True, "num_warps": 8, "num_stages": 4}
+
 case = KernelCase(
     name="grouped_gemm",
     fused=grouped_gemm,
@@ -188,10 +190,12 @@ case = KernelCase(
     small_shapes=((150, 5, 72, 128), (40, 3, 136, 200)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={
-        "p64x64": {"block_m": 64, "block_n": 64, "num_warps": 8, "num_stages": 3},
+        "p64x64": PORTABLE,
         "p128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3},
-        "d128x128": {"block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 3},
-        "d128x256": {"block_n": 256, "block_k": 64, "descriptors": True, "num_warps": 8, "num_stages": 4},
+        "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 4},
+        "d128x256": WIDE,
+        "best": best(PORTABLE, sm_90=WIDE),
+        "auto": {"tuned": True},
     },
     interpreter_gaps=BFLOAT16_GAP,
     deterministic=True,

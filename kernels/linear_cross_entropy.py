@@ -39,7 +39,7 @@ import triton
 import triton.language as tl
 from arguments import INDICES, check_beside, check_contiguous, check_shape, check_tensor
 from products import BFLOAT16_GAP, check_matrix, operand, tile_product
-from tiles import Tiles, autotuned
+from tiles import PORTABLE, Tiles, autotuned, best
 
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES
@@ -196,6 +196,8 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     )
 
 
+WIDE = {"block_m": 128, "block_n": 256, "block_k": 64, "num_warps": 8, "num_stages": 3}
+
 case = KernelCase(
     name="linear_cross_entropy",
     fused=linear_cross_entropy,
@@ -206,10 +208,11 @@ case = KernelCase(
     small_shapes=((40, 300, 128), (21, 257, 200)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={
-        "p64x64": {"block_m": 64, "block_n": 64, "num_warps": 8, "num_stages": 3},
-        "p128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3},
-        "d128x128": {"block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 3},
-        "d128x256": {"block_n": 256, "block_k": 64, "descriptors": True, "num_warps": 8, "num_stages": 4},
+        "p64x64": PORTABLE,
+        "p128x256": WIDE,
+        "d128x256": {**WIDE, "descriptors": True, "num_stages": 4},
+        "best": best(PORTABLE, sm_90=WIDE),
+        "auto": {"tuned": True},
     },
     interpreter_gaps=BFLOAT16_GAP,
     deterministic=True,

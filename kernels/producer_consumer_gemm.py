@@ -40,22 +40,19 @@ import torch
 import triton
 import triton.language as tl
 from products import BFLOAT16_GAP, activated, check_operands, operand, store_tile, tile_position, tile_product
-from tiles import Tiles
+from tiles import PORTABLE, Tiles, autotuned, best, units
 
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
 
 @triton.jit
-def _producer_consumer(
-    x_ptr, w_ptr, y_ptr, M, N, K, x_stride, w_stride, EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, DESCRIPTORS: tl.constexpr,
-    SPECIALIZE: tl.constexpr,
+def _tile(
+    tile, x, w, y, M, N, K, x_stride, w_stride, EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, GROUP: tl.constexpr, DESCRIPTORS: tl.constexpr, SPECIALIZE: tl.constexpr,
 ):  # fmt: skip
-    x = operand(x_ptr, M, K, x_stride, BLOCK_M, BLOCK_K, DESCRIPTORS)
-    w = operand(w_ptr, N, K, w_stride, BLOCK_N, BLOCK_K, DESCRIPTORS)
-    y = operand(y_ptr, M, N, N, BLOCK_M, BLOCK_N, DESCRIPTORS)
-    row, column = tile_position(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP)
+    """Make one tile; SPECIALIZE asks for producers and consumers of its loop over K."""
+    row, column = tile_position(tile, tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP)
     m, n = row * BLOCK_M, column * BLOCK_N
     if SPECIALIZE:
         total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
@@ -64,6 +61,44 @@ def _producer_consumer(
     else:
         total = tile_product(x, w, m, n, M, N, K, x_stride, w_stride, BLOCK_M, BLOCK_N, BLOCK_K, DESCRIPTORS, EVEN_K)
     store_tile(y, activated(total, "silu"), m, n, M, N, N, BLOCK_M, BLOCK_N, DESCRIPTORS)
+
+
+@triton.jit
+def _producer_consumer(
+    x_ptr, w_ptr, y_ptr, M, N, K, x_stride, w_stride, EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, DESCRIPTORS: tl.constexpr,
+    SPECIALIZE: tl.constexpr, WALK: tl.constexpr, FLATTEN: tl.constexpr,
+):  # fmt: skip
+    x = operand(x_ptr, M, K, x_stride, BLOCK_M, BLOCK_K, DESCRIPTORS)
+    w = operand(w_ptr, N, K, w_stride, BLOCK_N, BLOCK_K, DESCRIPTORS)
+    y = operand(y_ptr, M, N, N, BLOCK_M, BLOCK_N, DESCRIPTORS)
+    if WALK:
+        tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+        for tile in tl.range(
+            tl.program_id(0), tiles, tl.num_programs(0), flatten=FLATTEN, warp_specialize=SPECIALIZE
+        ):  # fmt: skip
+            _tile(
+                tile, x, w, y, M, N, K, x_stride, w_stride, EVEN_K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP, DESCRIPTORS,
+                False,
+            )  # fmt: skip
+    else:
+        _tile(
+            tl.program_id(0), x, w, y, M, N, K, x_stride, w_stride, EVEN_K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP,
+            DESCRIPTORS, SPECIALIZE,
+        )  # fmt: skip
+
+
+_tuned = autotuned(
+    _producer_consumer,
+    *("GROUP", "SPECIALIZE", "WALK", "FLATTEN"),
+    matrices=("x_ptr", "w_ptr", "y_ptr"),
+    tried=(
+        Tiles(),
+        Tiles(descriptors=True, specialize=True),
+        Tiles(128, 128, 64, descriptors=True, specialize=True, num_warps=4, num_stages=4),
+        Tiles(128, 256, 64, 16, descriptors=True, walk=True, flatten=True),
+    ),
+)
 
 
 def producer_consumer_gemm(x: torch.Tensor, w: torch.Tensor, **tunables: Any) -> torch.Tensor:
@@ -87,10 +122,16 @@ def producer_consumer_gemm(x: torch.Tensor, w: torch.Tensor, **tunables: Any) ->
     if y.numel() == 0:
         return y
     tiles = Tiles.settled(tunables, x, w, y).fitted(x, M)
-    _producer_consumer[(triton.cdiv(M, tiles.block_m) * triton.cdiv(N, tiles.block_n),)](
+
+    def grid(meta: dict[str, Any]) -> tuple[int]:
+        count = triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])
+        return (min(count, units(x.device)) if meta["WALK"] else count,)
+
+    kernel = _tuned if tiles.tuned else _producer_consumer
+    kernel[grid](
         *(x, w, y, M, N, K, x.stride(0), w.stride(0)),
         EVEN_K=tiles.even(K),
-        **tiles.launch("GROUP", "SPECIALIZE"),
+        **tiles.launch("GROUP", "SPECIALIZE", "WALK", "FLATTEN"),
     )
     return y
 
@@ -117,6 +158,15 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     )
 
 
+DESCRIBED = {"block_m": 128, "block_k": 64, "descriptors": True}
+WARPS = {**DESCRIBED, "block_n": 128, "specialize": True, "num_warps": 4, "num_stages": 4}
+WALKED = {**DESCRIBED, "block_n": 256, "group": 16, "walk": True, "flatten": True, "num_warps": 8, "num_stages": 3}
+WALKED_WARPS = {
+    **WALKED,
+    "specialize": True,
+    "by_architecture": {"sm_90": {"flatten": False, "num_warps": 4}},
+}
+
 case = KernelCase(
     name="producer_consumer_gemm",
     fused=producer_consumer_gemm,
@@ -127,11 +177,14 @@ case = KernelCase(
     small_shapes=((130, 136, 128), (5, 264, 200)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={
-        "ws64x64": {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3},
-        "ws128x128": {"num_warps": 4, "num_stages": 4},
-        "ws128x256": {"block_n": 256, "num_warps": 8, "num_stages": 3},
-        "d128x128": {"specialize": False, "num_warps": 4, "num_stages": 4},
-        "p128x128": {"descriptors": False, "block_k": 32, "num_warps": 8, "num_stages": 3},
+        "ws64x64": {**PORTABLE, "descriptors": True, "specialize": True},
+        "ws128x128": WARPS,
+        "ws128x256": WALKED_WARPS,
+        "d128x128": {**WARPS, "specialize": False},
+        "d128x256": WALKED,
+        "p128x128": {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3},
+        "best": best({**PORTABLE, "descriptors": True, "specialize": True}, sm_90=WALKED),
+        "auto": {"tuned": True},
     },
     interpreter_gaps=BFLOAT16_GAP,
     deterministic=True,

@@ -33,7 +33,7 @@ from arguments import (
     check_unit_stride,
     check_vector,
 )
-from tiles import Tiles, autotuned
+from tiles import PORTABLE, Tiles, autotuned, best
 
 BFLOAT16_GAP = {"bfloat16": "Triton's interpreter multiplies the raw bits of bfloat16"}
 
@@ -138,11 +138,14 @@ def halves(total, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
 
 @triton.jit
 def activated(z, ACTIVATION: tl.constexpr):
-    """GELU in its tanh form, SiLU, or z itself; (1 + tanh(u)) / 2 = sigmoid(2 u)."""
+    """GELU in its tanh form, SiLU, or z itself.
+
+    (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)); factors of u and log2(e) are folded into one polynomial.
+    """
     if ACTIVATION == "gelu":
-        return z * tl.sigmoid(1.5957691216057308 * (z + 0.044715 * z * z * z))
+        return z / (1.0 + tl.exp2(z * (-2.3022081987 - 0.1029432396 * (z * z))))
     elif ACTIVATION == "silu":  # noqa: RET505
-        return z * tl.sigmoid(z)
+        return z / (1.0 + tl.exp2(-1.4426950408889634 * z))
     else:
         return z
 
@@ -277,6 +280,29 @@ def linear(
         **tiles.launch("GROUP", "PARTS", "FLATTEN"),
     )
     return y
+
+
+WIDE = {
+    "block_m": 128,
+    "block_n": 256,
+    "block_k": 64,
+    "group": 16,
+    "descriptors": True,
+    "parts": 2,
+    "flatten": True,
+    "num_warps": 8,
+    "num_stages": 4,
+}
+
+LINEAR_VARIANTS = {
+    "p64x64": PORTABLE,
+    "p128x128": {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3},
+    "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 4},
+    "d128x256": WIDE,
+    "best": best(PORTABLE, sm_90=WIDE),
+    "auto": {"tuned": True},
+}
+"""Variants of the cases that are one call of :func:`linear`."""
 
 
 def check_operands(

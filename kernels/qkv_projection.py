@@ -35,7 +35,7 @@ import triton
 import triton.language as tl
 from arguments import check_shape
 from products import BFLOAT16_GAP, check_matrix, operand, store_tile, tile_position, tile_product
-from tiles import Tiles, autotuned
+from tiles import PORTABLE, Tiles, autotuned, best
 
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES
@@ -140,6 +140,8 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     )
 
 
+SQUARE = {"block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 4, "num_stages": 3}
+
 case = KernelCase(
     name="qkv_projection",
     fused=qkv_projection,
@@ -156,10 +158,11 @@ case = KernelCase(
     small_shapes=((70, 136, 40, 128), (5, 128, 24, 200)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={
-        "p64x64": {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3},
-        "p128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3},
-        "d128x128": {"block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 3},
-        "d128x256": {"block_n": 256, "block_k": 64, "descriptors": True, "num_warps": 8, "num_stages": 4},
+        "p64x64": PORTABLE,
+        "p128x128": SQUARE,
+        "d128x256": {"block_m": 128, "block_n": 256, "block_k": 64, "descriptors": True, "num_stages": 4},
+        "best": best(PORTABLE, sm_90=SQUARE),
+        "auto": {"tuned": True},
     },
     interpreter_gaps=BFLOAT16_GAP,
     deterministic=True,

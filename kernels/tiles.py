@@ -1,8 +1,8 @@
 """How the cases with matrix products are cut: their tunables, and what of them fits a device.
 
 Tunables are plain values of a variant. Those of one architecture stand beside the others under
-its name, so that one variant holds what is best on each without a branch in a kernel or a host
-function: ``{"block_m": 64, "by_architecture": {"sm_90": {"block_m": 128}}}``.
+its name, so that one variant, ``best``, holds the fastest that is known on each without a branch in
+a kernel or a host function: ``{"block_m": 64, "by_architecture": {"sm_90": {"block_m": 128}}}``.
 """
 
 import dataclasses
@@ -30,6 +30,7 @@ class Tiles:
     descriptors: bool = False  # load and store through tensor descriptors where rows begin on 16 bytes
     specialize: bool = False  # with descriptors, ask for producer and consumer warps
     parts: int = 1  # in which a tile is finished: 1, 2 or 4
+    walk: bool = False  # as many programs as there are units, each of which walks over tiles
     flatten: bool = False  # make one loop of those over tiles and over K
     num_warps: int = 8  # warps (wavefronts) of a program; of a consumer where there are producers
     num_stages: int = 3  # most stages of the loop over K; fewer where shared memory is small
@@ -94,31 +95,41 @@ class Tiles:
         return {**constants, "num_warps": self.num_warps, "num_stages": self.num_stages}
 
 
+PORTABLE = {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3}
+"""A product's tiles that build without spills on every target of the suite."""
+
 TUNED = (
     Tiles(128, 128, 32),
     Tiles(128, 256, 64),
     Tiles(64, 128, 32, num_warps=4),
     Tiles(16, 128, 64, num_warps=4),
     Tiles(128, 128, 64, descriptors=True, num_warps=4),
-    Tiles(128, 256, 64, descriptors=True, flatten=True, parts=4, num_stages=4),
+    Tiles(128, 256, 64, group=16, descriptors=True, flatten=True, parts=2, num_stages=3),
 )
 
 
-def autotuned(kernel: Any, *flags: str, key: Sequence[str] = ("M", "N", "K"), matrices: Sequence[str] = ()) -> Any:
-    """A kernel that tries the tiles of :data:`TUNED` and keeps the fastest.
+def autotuned(
+    kernel: Any,
+    *flags: str,
+    matrices: Sequence[str],
+    key: Sequence[str] = ("M", "N", "K"),
+    tried: Sequence[Tiles] = TUNED,
+) -> Any:
+    """A kernel that tries some tiles and keeps the fastest.
 
     Args:
         kernel: takes BLOCK_M, BLOCK_N, BLOCK_K, DESCRIPTORS and the flags.
         flags: what else of the tiles it takes.
-        key: arguments for each of whose values it tries again.
         matrices: arguments that descriptors are made of.
+        key: arguments for each of whose values it tries again.
+        tried: the tiles.
     """
 
     def legal(configs: list[triton.Config], named: dict[str, Any], **_: object) -> list[triton.Config]:
         allowed = describable(*(named[name] for name in matrices))
         return [c for c in configs if allowed or not c.kwargs["DESCRIPTORS"]]
 
-    configs = [_config(tiles.launch(*flags)) for tiles in TUNED]
+    configs = [_config(tiles.launch(*flags)) for tiles in tried]
     return triton.autotune(configs, key=list(key), prune_configs_by={"early_config_prune": legal})(kernel)
 
 
@@ -165,14 +176,23 @@ def fitting_loop(
     """
     if device.type != "cuda":
         return block_k, 2
-    properties = torch.cuda.get_device_properties(device)
-    # PyTorch for ROCm has no opt-in limit; there the plain one is the whole.
-    limit = getattr(properties, "shared_memory_per_block_optin", 0) or properties.shared_memory_per_block
-    buffers = 2 if limit > ROOMY else 1
-    limit -= BARRIERS if limit > ROOMY else 0
+    limit, buffers = shared_bytes(device), 2 if roomy(device) else 1
+    limit -= BARRIERS if roomy(device) else 0
     while block_k > 16 and buffers * block_k * bytes_per_k + other_bytes > limit:
         block_k //= 2
     return block_k, max(2, min(stages, (limit - other_bytes) // (block_k * bytes_per_k)))
+
+
+def shared_bytes(device: torch.device) -> int:
+    """The most shared memory of a block."""
+    properties = torch.cuda.get_device_properties(device)
+    # PyTorch for ROCm has no opt-in limit; there the plain one is the whole.
+    return getattr(properties, "shared_memory_per_block_optin", 0) or properties.shared_memory_per_block
+
+
+def roomy(device: torch.device) -> bool:
+    """Whether a block has the shared memory of sm_90 and sm_100, where a product's left side may stay in registers."""
+    return device.type == "cuda" and shared_bytes(device) > ROOMY
 
 
 def describable(*tensors: torch.Tensor) -> bool:
@@ -197,3 +217,8 @@ def allow_descriptors() -> None:
 
 def _bytes(size: int, _alignment: int, _stream: int | None) -> torch.Tensor:
     return torch.empty(size, dtype=torch.int8, device="cuda")
+
+
+def best(portable: Mapping[str, Any], **by_architecture: Mapping[str, Any]) -> dict[str, Any]:
+    """A variant with the fastest tunables that are known of each architecture, and portable ones for the others."""
+    return {**portable, "by_architecture": {name: dict(values) for name, values in by_architecture.items()}}
