@@ -27,6 +27,7 @@ from platformdirs import user_data_path
 from portkit.model import Device, Host
 from portkit.run import rocm_host
 from portkit.run.scrub import scrub
+from portkit.store.merge import STAND_IN
 from portkit.targets.catalog import Catalog, load_catalog
 
 SALT_VARIABLE = "PORTKIT_SALT"
@@ -54,6 +55,7 @@ _SETTINGS = (
     "DISABLE_LLVM_OPT",
     "LLVM_*",
     "MLIR_*",
+    STAND_IN,
 )
 """Variables that change code, numerics or the choice of devices; wildcards as in a shell."""
 
