@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 
 from portkit import KernelCase, Work
-from portkit.baselines import flag_gems, flashinfer, liger
+from portkit.baselines import aiter, flag_gems, flashinfer, liger
 from portkit.model import DTYPE_BYTES
 
 ELEMENTS_PER_WARP = 512  # 16 a thread on 32 lanes and 8 on 64: whole 16-byte loads in every dtype
@@ -92,5 +92,6 @@ case = KernelCase(
         "liger": liger.silu_and_mul,
         "flashinfer": flashinfer.silu_and_mul,
         "flag_gems": flag_gems.silu_and_mul,
+        "aiter": aiter.silu_and_mul,
     },
 )

@@ -24,7 +24,6 @@ from portkit.errors import ReportError
 from portkit.model import Counters, DeviceProbe, Evidence, Header, Record
 from portkit.store.journal import Report, read_report, why_no_report
 
-
 STAND_IN = "PORTKIT_STAND_IN"
 """Setting of a host whose device is played by tests: its rows say nothing of a GPU."""
 

@@ -14,6 +14,7 @@ import json
 import os
 import random
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 KERNEL_NS = 5_000
 OPERATION_NS = 3_000
@@ -49,8 +50,7 @@ class Device:
         self.now_ns += nanoseconds + 500
 
     def leave(self, path):
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump([asdict(each) for each in self.dispatches], file)
+        Path(path).write_text(json.dumps([asdict(each) for each in self.dispatches]))
 
 
 DEVICE = Device()
