@@ -26,6 +26,7 @@ from typing import Final
 
 from portkit.model import Counted, Target
 from portkit.run.counters import BuiltKernel, Kernel, short_name
+from portkit.targets.caches import may_have_infinity_cache
 
 DURATION: Final = "duration"  # ns, of the trace
 LDS: Final = "lds_size"  # bytes, of the launch
@@ -42,8 +43,6 @@ COUNTERS: Final = (OCCUPANCY, FETCHED, WRITTEN, MEAN_WAVES)
 
 WAVES_PER_CU: Final = 32
 """Most waves of a CU, of CDNA and of RDNA alike."""
-
-_WITHOUT_INFINITY_CACHE: Final = frozenset({"gfx906", "gfx908", "gfx90a"})
 
 _UPPER_BOUND = (
     "an upper bound: {counter} counts what L2 asks of the fabric, and what the Infinity Cache serves is among it"
@@ -88,7 +87,7 @@ class RocprofMetrics:
         kib = reading.total(figure, counter)
         if kib is None:
             return None
-        if self.target.architecture.name not in _WITHOUT_INFINITY_CACHE:
+        if may_have_infinity_cache(self.target.architecture):
             reading.unknown(figure, _UPPER_BOUND.format(counter=counter))
         return round(kib * 1024)
 
