@@ -44,7 +44,7 @@ from arguments import as_rows, check_like, check_most, check_tensor, check_unit_
 from rms_norm import rms_norm_backward
 
 from portkit import Direction, KernelCase, Work
-from portkit.baselines import flag_gems, flashinfer, liger, pytorch
+from portkit.baselines import aiter, flag_gems, flashinfer, liger, pytorch
 from portkit.model import DTYPE_BYTES
 
 MAX_HIDDEN = 65536  # elements of a row that one block may hold
@@ -232,5 +232,6 @@ case = KernelCase(
         "liger": liger.add_rms_norm,
         "flashinfer": flashinfer.add_rms_norm,
         "flag_gems": flag_gems.add_rms_norm,
+        "aiter": aiter.add_rms_norm,
     },
 )

@@ -48,7 +48,7 @@ from arguments import as_rows, check_most, check_tensor, check_vector, gradient_
 from column_sums import PROGRAMS, backward_stages, backward_warps, column_sums
 
 from portkit import Direction, KernelCase, Work
-from portkit.baselines import pytorch
+from portkit.baselines import aiter, pytorch
 from portkit.baselines.liger import LIGER
 from portkit.model import DTYPE_BYTES
 
@@ -286,5 +286,5 @@ case = KernelCase(
     deterministic=True,
     row_inputs=("x",),
     strided_inputs=("x",),
-    baselines={"torch": pytorch.rms_norm, "liger": liger_rms_norm},
+    baselines={"torch": pytorch.rms_norm, "liger": liger_rms_norm, "aiter": aiter.rms_norm},
 )

@@ -31,7 +31,7 @@ import triton.language as tl
 from arguments import check_contiguous, check_like, check_tensor
 
 from portkit import Direction, KernelCase, Work
-from portkit.baselines import flag_gems, flashinfer, liger
+from portkit.baselines import aiter, flag_gems, flashinfer, liger
 from portkit.model import DTYPE_BYTES
 
 ELEMENTS_PER_WARP = 256  # 8 a thread on 32 lanes and 4 on 64
@@ -165,5 +165,6 @@ case = KernelCase(
         "liger": liger.silu_and_mul,
         "flashinfer": flashinfer.silu_and_mul,
         "flag_gems": flag_gems.silu_and_mul,
+        "aiter": aiter.silu_and_mul,
     },
 )

@@ -752,6 +752,8 @@ class Device:
     memory_bytes: int
     units: int
     device_id: str  # salted hash
+    features: tuple[str, ...] = ()  # that the runtime adds to the architecture, such as sramecc+ and xnack-
+    partition: str | None = None  # modes of an AMD device, such as SPX/NPS1; None: none, or not known
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,7 @@ TORCH = Library("torch", "torch")
 LIGER = Library("liger-kernel", "liger_kernel")
 FLASHINFER = Library("flashinfer-python", "flashinfer")
 FLAG_GEMS = Library("flag-gems", "flag_gems")
+AITER = Library("amd-aiter", "aiter")
 
-KNOWN = (LIGER, FLASHINFER, FLAG_GEMS)
+KNOWN = (LIGER, FLASHINFER, FLAG_GEMS, AITER)
 """Libraries that a run does not need, and that cases here name as baselines."""

@@ -19,6 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from portkit.baselines import KNOWN, Library
+from portkit.cli.checks import BLOCKED, GAP, OK, Check
+from portkit.cli.doctor_amd import amd_checks, rocprof_check
 from portkit.errors import HostError
 from portkit.model import Device
 from portkit.run.counters.ncu import NO_PERMISSION, effective_capabilities, open_ncu, restricted
@@ -28,18 +30,7 @@ from portkit.run.neighbours.use import Use
 PYTORCH_PAGE = "https://pytorch.org/get-started/locally/"
 OLDEST_TRITON = (3, 5)
 
-OK, GAP, BLOCKED = "ok", "gap", "blocked"
 _COLOURS = {OK: "green", GAP: "yellow", BLOCKED: "red"}
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the answer."""
-
-    name: str
-    state: str  # ok; gap: a part of the evidence is out of reach; blocked: no run is possible
-    found: str
-    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +84,7 @@ def examine(facts: Facts) -> Iterator[Check]:
         yield Check("probe", BLOCKED, facts.problems["probe"], remedy)
         return
     yield _torch(facts)
+    yield from _driver_for_cuda(facts)
     yield _triton(facts)
     yield _triton_owners(metadata.packages_distributions().get("triton", []))
     yield from _backends(facts)
@@ -100,6 +92,8 @@ def examine(facts: Facts) -> Iterator[Check]:
     yield _c_compiler()
     yield from _triton_tools()
     yield from _profilers(facts)
+    architectures = [device["architecture"] for device in facts.host["devices"]]
+    yield from amd_checks(facts.root, _capabilities(facts.root), architectures)
     yield from map(_baseline_library, KNOWN)
 
 
@@ -154,6 +148,26 @@ def _wrong_build(facts: Facts) -> str | None:
     return None
 
 
+OLDEST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
+"""Major version of CUDA → the oldest driver that runs it, minor versions of the toolkit being compatible.
+
+Source: NVIDIA, CUDA Toolkit Release Notes, "CUDA Toolkit and Minimum Required Driver Version for CUDA
+Minor Version Compatibility".
+"""
+
+
+def _driver_for_cuda(facts: Facts) -> Iterator[Check]:
+    """A driver that is older than torch's CUDA: torch then sees no device."""
+    host = facts.host or {}
+    cuda = re.match(r"CUDA (\d+)\.", host["toolkit"] or "")
+    driver = re.match(r"(\d+)\.(\d+)", host["driver"] or "")
+    oldest = OLDEST_DRIVER.get(int(cuda[1])) if cuda else None
+    if driver and oldest and (int(driver[1]), int(driver[2])) < oldest:
+        found = f"{host['driver']}, too old for {host['toolkit']} of torch, which needs {oldest[0]}.{oldest[1]}"
+        remedy = f"update NVIDIA's driver, or install torch's build for an older CUDA: {PYTORCH_PAGE}"
+        yield Check("driver for torch's CUDA", GAP, found, remedy)
+
+
 def _triton(facts: Facts) -> Check:
     version = (facts.host or {})["triton"]
     if version is None:
@@ -171,7 +185,7 @@ def _triton_owners(owners: Sequence[str]) -> Check:
     """Two distributions that own one import name lie over each other's files."""
     names = sorted(set(owners))
     if len(names) > 1:
-        remedy = "uninstall all of them, then install the one that your torch asks for"
+        remedy = f"pip uninstall {' '.join(names)}, then install the one that your torch asks for alone"
         return Check("import name triton", GAP, "owned by " + " and ".join(names), remedy)
     return Check("import name triton", OK, f"owned by {names[0]}" if names else "owned by no distribution")
 
@@ -245,7 +259,7 @@ def _triton_tools() -> Iterator[Check]:
 def _profilers(facts: Facts) -> Iterator[Check]:
     yield _ncu()
     yield _profiler("compute-sanitizer", "memory and race checks of NVIDIA GPUs", "install the CUDA toolkit")
-    yield _profiler("rocprofv3", "counters of AMD GPUs", "install rocprofiler-sdk of ROCm 6.4 or later")
+    yield rocprof_check()
     params = facts.root / "proc/driver/nvidia/params"
     if params.is_file():
         yield _counter_permission(params.read_text(encoding="utf-8", errors="replace"), _capabilities(facts.root))

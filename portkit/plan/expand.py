@@ -24,12 +24,14 @@ from portkit.model import (
     Matrix,
     Plan,
     PlannedCell,
+    Platform,
     Selector,
     Shape,
     digest,
 )
 from portkit.plan.matrix import FULL
 from portkit.plan.matrix_format import SELECTORS
+from portkit.plan.options import foreign
 
 QUICK = "quick"
 """The tier that runs where none is asked for and the matrix has it."""
@@ -117,6 +119,7 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
     emulate: Emulate = Emulate.AUTO,
     triton: str | None = None,
     resolve: Callable[[str], str] = str,
+    platforms: Mapping[str, Platform] | None = None,
 ) -> Plan:
     """All cells of a run, in the order kernel, direction, shape, dtype, variant, target.
 
@@ -124,7 +127,8 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
     ``measured`` cell. Each target whose machine code is emulated gets one
     ``emulated`` cell for each small shape and variant. The interpreter, to which
     variants are hardly different, gets one ``interpreted`` cell for each small shape,
-    with the first variant. Excluded cells stay, with their reason.
+    with the first variant. Excluded cells stay, with their reason: a rule's, or that
+    the variant sets a launch option of another vendor and the matrix expects nothing of it.
 
     Args:
         matrix: as :func:`portkit.plan.matrix.read_matrix` returns it.
@@ -140,6 +144,7 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
             and where it is unknown none with a range does.
         resolve: the catalogue's name of a target that is written in another way, as
             ``sm_90`` for ``sm90``; raises CatalogError for one that it does not know.
+        platforms: target → its platform, for variants that set a launch option of one vendor.
 
     Raises:
         MatrixError: a name in the matrix is unknown, a shape has the wrong rank, a
@@ -160,7 +165,8 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
     chosen = _chosen(asked, matrix, present, known)
     gpus = _Gpus(chosen, frozenset(present), emulate.of(emulatable, present))
     _check_size(matrix, sum(_count(kernel, name, gpus) for kernel in kernels))
-    attach = _Rules(matrix, triton)
+    variants = {case: declared.variants for case, declared in declarations.items()}
+    attach = _Rules(matrix, triton, variants, platforms or {})
     cells = tuple(attach(*point) for kernel in kernels for point in _points(kernel, name, gpus))
     if not cells:
         raise MatrixError("no kernel case could be read, so the plan is empty", place=matrix.path, remedy=_EMPTY)
@@ -358,7 +364,14 @@ class _Rules:
     looks at shapes.
     """
 
-    def __init__(self, matrix: Matrix, triton: str | None) -> None:
+    def __init__(
+        self,
+        matrix: Matrix,
+        triton: str | None,
+        variants: Mapping[str, Mapping[str, Mapping[str, Any]]],
+        platforms: Mapping[str, Platform],
+    ) -> None:
+        self._variants, self._platforms = variants, platforms
         self._exclusions = _in_force(matrix.exclusions, triton)
         self._expectations = _in_force(matrix.expectations, triton)
         selectors = [rule.select for rule in self._exclusions] + [rule.select for rule in self._expectations]
@@ -377,7 +390,11 @@ class _Rules:
         exclusion = _first(self._exclusions, cell, evidence)
         if exclusion is not None:
             return exclusion.reason, None
-        return None, _first(self._expectations, cell, evidence)
+        expectation = _first(self._expectations, cell, evidence)
+        platform = self._platforms.get(cell.target)
+        if expectation is None and platform:
+            return foreign(self._variants[cell.case][cell.variant], platform), None
+        return None, expectation
 
 
 def _in_force(rules: Iterable[Rule], triton: str | None) -> tuple[Rule, ...]:

@@ -71,16 +71,27 @@ def _group(line: _Line, notes: Notes) -> str:
 def _figure(name: str, form: Callable[[float], str]) -> Callable[[_Line, Notes], str]:
     def cell(line: _Line, notes: Notes) -> str:
         value = getattr(line.function, name)
-        return form(value) if value is not None else _absent(line, name, notes)
+        return form(value) + _doubt(line, name, notes) if value is not None else _absent(line, name, notes)
 
     return cell
+
+
+def _doubt(line: _Line, name: str, notes: Notes) -> str:
+    """A note on a figure that is known and is not quite what its column says, as the counters told."""
+    names = ("dram_read_bytes", "dram_write_bytes") if name in ("dram_bytes", "dram_gbs") else (name,)
+    why = next((line.function.nulls[each] for each in names if each in line.function.nulls), None)
+    return notes.mark(why) if why else ""
 
 
 def _counted(name: str, form: Callable[[float], str]) -> Callable[[_Line, Notes], str]:
     def cell(line: _Line, notes: Notes) -> str:
         counted = line.function.counted
         value = getattr(counted, name) if counted else None
-        return form(value) if value is not None else _absent(line, name if counted else "counted", notes)
+        return (
+            form(value) + _doubt(line, name, notes)
+            if value is not None
+            else _absent(line, name if counted else "counted", notes)
+        )
 
     return cell
 

@@ -123,6 +123,7 @@ def prepare(
             emulate=emulate,
             triton=introspection.host.triton,
             resolve=lambda name: catalog.get(name).name,
+            platforms={name: target.architecture.platform for name, target in targets.items()},
         )
     return Prepared(matrix, plan, introspection, targets)
 

@@ -17,7 +17,6 @@ import contextlib
 import dataclasses
 import hashlib
 import math
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from triton.runtime import _allocation
 from portkit.model import Build, Launch, Occupancy, Outcome, Resources, Target, digest
 from portkit.run.absent import AbsentDriver
 from portkit.run.binaries import read_resources
+from portkit.run.binaries.amdgcn_text import assembly_figures
 from portkit.run.grids import Grid, broken_grid, whole
 from portkit.run.hints import ignored_hints
 from portkit.run.loaded import ask_driver
@@ -40,8 +40,6 @@ from portkit.run.tuning import TunedCall, follow_absent, marked_trials, summariz
 from portkit.targets.occupancy import broken_limits, occupancy
 
 CompiledKernel = triton.compiler.CompiledKernel
-
-_LLVM_OCCUPANCY = re.compile(r"^\s*;\s*Occupancy:\s*(\d+)", re.M)
 
 
 @dataclass(frozen=True)
@@ -339,8 +337,8 @@ def _triton_figures(kernel: Any) -> dict[str, int]:
     figures: dict[str, int] = {}
     if columns := getattr(kernel.metadata, "tmem_size", None):
         figures["tensor_memory_columns"] = columns
-    if match := _LLVM_OCCUPANCY.search(kernel.asm.get("amdgcn", "")):
-        figures["llvm_waves_per_simd"] = int(match[1])
+    if assembly := kernel.asm.get("amdgcn"):
+        figures |= assembly_figures(assembly)
     return figures
 
 

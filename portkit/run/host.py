@@ -25,7 +25,9 @@ from typing import Any
 from platformdirs import user_data_path
 
 from portkit.model import Device, Host
+from portkit.run import rocm_host
 from portkit.run.scrub import scrub
+from portkit.store.merge import STAND_IN
 from portkit.targets.catalog import Catalog, load_catalog
 
 SALT_VARIABLE = "PORTKIT_SALT"
@@ -53,6 +55,7 @@ _SETTINGS = (
     "DISABLE_LLVM_OPT",
     "LLVM_*",
     "MLIR_*",
+    STAND_IN,
 )
 """Variables that change code, numerics or the choice of devices; wildcards as in a shell."""
 
@@ -133,25 +136,27 @@ def _backends() -> tuple[str, ...]:
 
 def _toolkit(torch: Any) -> str | None:
     if torch.version.hip:
-        return f"HIP {torch.version.hip}"
+        return rocm_host.toolkit(torch.version)
     return f"CUDA {torch.version.cuda}" if torch.version.cuda else None
 
 
 def _driver() -> str | None:
     """Version of the kernel driver; None where it does not say one."""
     nvidia = re.search(r"\b\d+\.\d+(?:\.\d+)?\b", _read("/proc/driver/nvidia/version"))
-    return nvidia[0] if nvidia else _read("/sys/module/amdgpu/version") or None
+    return nvidia[0] if nvidia else rocm_host.driver()
 
 
 def _devices(torch: Any, catalog: Catalog, salt: bytes) -> tuple[Device, ...]:
     if not torch.cuda.is_available():
         return ()
     properties = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-    return tuple(_device(i, each, catalog, salt) for i, each in enumerate(properties))
+    found = [_device(i, each, catalog, salt) for i, each in enumerate(properties)]
+    return rocm_host.of_rocm(found, properties) if torch.version.hip else tuple(found)
 
 
 def _device(index: int, properties: Any, catalog: Catalog, salt: bytes) -> Device:
-    arch = _architecture(properties)
+    rocm = rocm_host.is_amd(properties)
+    arch = rocm_host.architecture(properties) if rocm else f"sm_{properties.major}{properties.minor}"
     units, memory = properties.multi_processor_count, properties.total_memory
     serial = getattr(properties, "uuid", None) or f"{_machine()} {getattr(properties, 'pci_bus_id', index)}"
     return Device(
@@ -161,14 +166,8 @@ def _device(index: int, properties: Any, catalog: Catalog, salt: bytes) -> Devic
         architecture=arch,
         memory_bytes=memory,
         units=units,
-        device_id=_hashed(salt, str(serial)),
+        device_id=_hashed(salt, rocm_host.serial(properties, str(serial)) if rocm else str(serial)),
     )
-
-
-def _architecture(properties: Any) -> str:
-    """``gfx942`` on ROCm, ``sm_90`` on CUDA."""
-    gcn = getattr(properties, "gcnArchName", "")
-    return gcn.partition(":")[0] if gcn.startswith("gfx") else f"sm_{properties.major}{properties.minor}"
 
 
 def _target(catalog: Catalog, name: str, arch: str, units: int, memory: int) -> str:

@@ -10,8 +10,13 @@ from portkit.run.classify import describe
 
 
 def only_device(index: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that leave one device visible, counted among those that are visible now."""
+    """Variables that leave one device visible, counted among those that are visible now.
+
+    HIP heeds CUDA's variable only where its own is not set. Indices count what
+    ``ROCR_VISIBLE_DEVICES`` leaves, which stays as it is.
+    """
     names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+    names = names[::-1] if torch.version.hip else names
     visible = next((environment[name] for name in names if environment.get(name)), None)
     return dict.fromkeys(names, visible.split(",")[index].strip() if visible else str(index))
 

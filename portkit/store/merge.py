@@ -24,6 +24,9 @@ from portkit.errors import ReportError
 from portkit.model import Counters, DeviceProbe, Evidence, Header, Record
 from portkit.store.journal import Report, read_report, why_no_report
 
+STAND_IN = "PORTKIT_STAND_IN"
+"""Setting of a host whose device is played by tests: its rows say nothing of a GPU."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -47,21 +50,39 @@ class Dataset:
     probes: tuple[DeviceProbe, ...] = ()  # of every run, in the order of its headers
 
 
-def merge(paths: Sequence[Path]) -> Dataset:
+def merge(paths: Sequence[Path], *, stand_ins: bool = False) -> Dataset:
     """Merge reports from files and from folders, searched for ``*.jsonl`` at any depth.
 
     A file of a folder that does not begin as a report is left out, with a warning.
 
+    Args:
+        paths: of reports and folders.
+        stand_ins: also take reports of devices that tests play; no command does.
+
     Raises:
         ReportError: a path does not exist, a folder holds no report, a report can't be
-            read, or two reports of one run differ.
+            read, is of a device that tests played, or two reports of one run differ.
     """
     found = _Found()
     for path in paths:
         found.add(path)
-    reports = _without_copies(read_report(path) for _, path in sorted(found.files.items()))
+    read = [read_report(path) for _, path in sorted(found.files.items())]
+    if not stand_ins:
+        _refuse_stand_ins(read)
+    reports = _without_copies(read)
     dataset = _merged(sorted(reports, key=_age))
     return replace(dataset, warnings=(*sorted(found.left_out), *dataset.warnings))
+
+
+def _refuse_stand_ins(reports: Iterable[Report]) -> None:
+    """Rows of a device that was played must never stand beside those of a GPU."""
+    for report in reports:
+        if played := report.header.host.settings.get(STAND_IN):
+            raise ReportError(
+                f"made on a stand-in of {played}, as tests do: its rows say nothing of a GPU",
+                place=str(report.path),
+                remedy="leave this report out, and run on a host that has the GPU",
+            )
 
 
 @dataclass

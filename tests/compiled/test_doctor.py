@@ -94,6 +94,27 @@ def test_two_owners_of_triton(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor.metadata, "packages_distributions", lambda: owners)
     check = checks(tmp_path)["import name triton"]
     assert (check.state, check.found) == (doctor.GAP, "owned by pytorch-triton-rocm and triton")
+    assert check.remedy.startswith("pip uninstall pytorch-triton-rocm triton, then install the one")
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "driver", "old"),
+    [
+        ("CUDA 13.0", "570.86.10", True),
+        ("CUDA 13.0", "580.65.06", False),
+        ("CUDA 12.8", "525.60.13", False),
+        ("CUDA 12.8", "470.256", True),
+        ("CUDA 14.1", "470.256", False),  # of which nothing is known
+        ("CUDA 13.0", None, False),
+        (None, "470.256", False),
+        ("HIP 6.4.43482", "6.12.12", False),
+    ],
+)
+def test_a_driver_too_old_for_torch(tmp_path, toolkit, driver, old):
+    found = checks(tmp_path, toolkit=toolkit, driver=driver)
+    assert ("driver for torch's CUDA" in found) == old
+    if old:
+        assert "install torch's build for an older CUDA" in found["driver for torch's CUDA"].remedy
 
 
 @pytest.mark.parametrize(("value", "state"), [("1", "gap"), ("0", "ok")])

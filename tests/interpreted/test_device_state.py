@@ -140,9 +140,3 @@ def test_without_nvml_there_is_a_reason_and_a_remedy(device, nvml, words):
 def test_a_device_that_nvml_does_not_know_is_said(device):
     monitor = device(Nvml(), uuid="cccccccc-2222")
     assert monitor.nulls[device_state.STATES].startswith("NVML knows no device of the UUID")
-
-
-def test_amd_devices_are_null_with_their_reason(device):
-    monitor = device(Nvml(), hip="6.4")
-    assert monitor.read() is None
-    assert "AMD" in monitor.nulls[device_state.STATES]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
 from torch.nn import functional
 
-from portkit.baselines import KNOWN, Library, flag_gems, flashinfer, liger, pytorch
+from portkit.baselines import KNOWN, Library, aiter, flag_gems, flashinfer, liger, pytorch
 from portkit.baselines.library import TORCH
 
 
@@ -90,7 +91,35 @@ def test_layout_of_flashinfers_silu_and_mul():
     assert torch.equal(packed[..., 40:], Y)
 
 
-@pytest.mark.parametrize("module", [flag_gems, flashinfer, liger])
+class Aiter:
+    """What AITER's functions do with their arguments, in float64's own way."""
+
+    @staticmethod
+    def rms_norm(x, weight, eps):
+        return pytorch.rms_norm(x=x, weight=weight, eps=eps)
+
+    @staticmethod
+    def rmsnorm2d_fwd_with_add(out, x, residual, total, weight, eps):
+        total.copy_(x + residual)
+        out.copy_(pytorch.rms_norm(x=total, weight=weight, eps=eps))
+
+    @staticmethod
+    def silu_and_mul(out, gate_up):
+        gate, up = gate_up.chunk(2, dim=-1)
+        out.copy_(torch.nn.functional.silu(gate) * up)
+
+
+def test_aiter_s_functions_get_their_arguments_in_place(monkeypatch):
+    monkeypatch.setitem(sys.modules, "aiter", Aiter)
+    weight = X[0].abs() + 0.5
+    torch.testing.assert_close(aiter.rms_norm(x=X, weight=weight), pytorch.rms_norm(x=X, weight=weight))
+    found, total = aiter.add_rms_norm(x=X, residual=Y, weight=weight)
+    torch.testing.assert_close(total, X + Y)
+    torch.testing.assert_close(found, pytorch.rms_norm(x=X + Y, weight=weight))
+    torch.testing.assert_close(aiter.silu_and_mul(gate=X, up=Y), torch.nn.functional.silu(X) * Y)
+
+
+@pytest.mark.parametrize("module", [aiter, flag_gems, flashinfer, liger])
 def test_each_module_names_its_library(module):
     calls = [getattr(module, name) for name in module.__all__]
     (library,) = [each for each in calls if isinstance(each, Library)]

@@ -52,6 +52,15 @@ def test_a_single_figure_that_was_not_counted_has_its_reason():
     assert "ncu has no value of sm__warps_active for k" in note_of(text, mark)
 
 
+def test_a_figure_that_is_known_and_in_doubt_says_so():
+    """Bytes that an Infinity Cache may have served are an upper bound."""
+    made = record(Evidence.MEASURED)
+    nulls = {"fused.dram_read_bytes": "an upper bound: FETCH_SIZE counts what L2 asks of the fabric"}
+    text = shown(made, counters=counters_of(made, {"fused": COUNTED}, **nulls))
+    (mark,) = set(re.findall(r"2000 \[(\d+)\] +4000 \[\1\]", line_of(text, "fused")))
+    assert "an upper bound" in note_of(text, mark)
+
+
 def test_a_call_that_launches_nothing_has_a_time_of_0_on_the_trace():
     nothing = Clock(0.0, 0.0, 0.0, 100)
     made = record(

@@ -12,14 +12,29 @@ Imports no torch: only the process under the profiler does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from portkit.errors import HostError
 from portkit.model import CaseSource, Cell, Counted
+
+_NAME_CHARACTERS: Final = 120
 
 RANGE = "portkit"
 """What encloses every call that is counted."""
+
+
+@dataclass(frozen=True)
+class BuiltKernel:
+    """What the binary and the launch say of a kernel of Triton's, where the profiler's table does not."""
+
+    name: str
+    registers_per_thread: int
+    shared_bytes_per_block: int
+    threads_per_block: int
+    grid: int  # blocks
+    blocks_per_unit: int | None  # resident at once, by the rules
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,7 @@ class Task:
     functions: tuple[str, ...]  # fused and the baselines that were timed
     calls: tuple[int, ...] = ()  # how often each of them is counted; empty: once
     seed: int = 0
+    built: tuple[BuiltKernel, ...] = ()  # kernels of the fused function
 
     def ranges_of(self, function: str) -> tuple[str, ...]:
         """Names of the ranges around the counted calls: numbers alone, since a tool may take other characters amiss."""
@@ -56,6 +72,7 @@ class Table:
 
     kernels: tuple[Kernel, ...]
     whole: bool  # False where the end is cut off
+    lacking: Mapping[str, str] = field(default_factory=dict)  # metric → why no kernel has it
 
 
 @dataclass(frozen=True)
@@ -76,22 +93,65 @@ class Profiler(Protocol):
     def tool(self) -> str:
         """Its name and version."""
 
-    def command(self, program: Sequence[str], output: Path) -> list[str]:
-        """How it runs a program, writing what it saw and its complaints to ``output``."""
+    @property
+    def log(self) -> str:
+        """Name of the file in its folder that has its complaints."""
+
+    @property
+    def passes(self) -> int:
+        """How often the program must run for all that is asked."""
+
+    def command(self, program: Sequence[str], folder: Path, number: int) -> list[str]:
+        """How it runs a program for the pass of that number, writing what it saw into a folder."""
 
     def trouble(self, output: str) -> Trouble | None:
-        """What its output says against counting anything at all; it may still be running."""
+        """What its complaints say against counting anything in this pass; it may still be running."""
 
     def last_words(self, output: str) -> str | None:
-        """What its output says of how it or the program ended; None where all was well."""
+        """What its complaints say of how it or the program ended; None where all was well."""
 
-    def read(self, output: str) -> Table | None:
-        """The table in its output; None where there is none."""
+    def read(self, folder: Path, number: int) -> Table | None:
+        """The table of a pass; None where there is none."""
 
-    def count(self, kernels: Sequence[Kernel]) -> tuple[Counted, dict[str, str]]:
-        """One call's figures from its kernels, at least one, and why others are unknown, by the figure's name."""
+    def without(self, number: int, why: str) -> dict[str, str]:
+        """Metrics that are unknown without a pass, and why."""
+
+    def count(
+        self, kernels: Sequence[Kernel], built: Sequence[BuiltKernel], lacking: Mapping[str, str]
+    ) -> tuple[Counted, dict[str, str]]:
+        """One call's figures from its kernels, at least one, and why others are unknown, by the figure's name.
+
+        Args:
+            kernels: of the call.
+            built: what is known of the function's own kernels.
+            lacking: metrics that no kernel has, and why.
+        """
+
+
+SAID: Final = "said"
+"""File in the folder of a run that has what profiler and program printed."""
 
 
 def plain(kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
     """Kernels as JSON holds them, for the side folder."""
     return [{"range": k.range, "kernel": k.name, **k.fields, "metrics": dict(k.metrics)} for k in kernels]
+
+
+def text_of(path: Path) -> str:
+    """What a file has, empty where there is none."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def short_name(name: str) -> str:
+    """A kernel's name without most of its template arguments, which may be thousands of characters."""
+    return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 2]} …"
+
+
+def parts(version: str) -> tuple[int, ...]:
+    """Numbers of a version, to compare."""
+    return tuple(int(number) for number in version.split("."))
+
+
+def as_error(trouble: Trouble) -> HostError:
+    """The trouble as an error of the host."""
+    return HostError(trouble.message, remedy=trouble.remedy)

@@ -2,6 +2,9 @@
 
 The profiler writes its table when the program under it has ended, however that ended. So a
 program that is over its time is killed alone, and the profiler is then given a moment.
+
+Where one pass does not count all, the program runs once a pass, and the tables are joined
+(:mod:`~portkit.run.counters.passes`).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from portkit.model import Stage
-from portkit.run.counters import Profiler, Table, Trouble
+from portkit.run.counters import SAID, Profiler, Table, Trouble, text_of
 from portkit.run.counters.orders import ORDERS, PROGRESS, Kind, Orders, Step, steps
 from portkit.run.jobs import Limits
 from portkit.run.processes import MARK, describe_exit, end_processes
@@ -89,6 +92,11 @@ class Ran:
     good: bool  # whether it came to its end by itself
     ending: str  # how it ended, in words
 
+    @property
+    def came_to_a_task(self) -> bool:
+        """Whether the program lived to begin one."""
+        return bool(self.progress.ended) or self.progress.task is not None
+
 
 def run_profiler(
     profiler: Profiler,
@@ -96,8 +104,9 @@ def run_profiler(
     limits: Limits,
     stop: Callable[[], bool] = lambda: False,
     told: Callable[[Progress], None] = lambda progress: None,
+    number: int = 0,
 ) -> Ran:
-    """Run the profiler over tasks, to its end or to that of its time.
+    """Run one pass of the profiler over tasks, to its end or to that of its time.
 
     Args:
         profiler: which.
@@ -105,10 +114,11 @@ def run_profiler(
         limits: of the time of a task and of its stages.
         stop: asked now and then whether to break off; what was counted is kept.
         told: told now and then how it gets on.
+        number: of the pass.
     """
     with tempfile.TemporaryDirectory(prefix="portkit-counters-") as folder:
         try:
-            child = _Child(profiler, orders, Path(folder))
+            child = _Child(profiler, orders, Path(folder), number)
         except OSError as error:  # it was there when it was looked for
             gone = Trouble(f"{profiler.tool} does not start: {scrub(str(error))}", "reinstall it")
             return Ran(Progress(), None, gone, good=False, ending=gone.message)
@@ -121,16 +131,16 @@ def run_profiler(
 class _Child:
     """The process of the profiler, with the program in it."""
 
-    def __init__(self, profiler: Profiler, orders: Orders, folder: Path) -> None:
-        self._profiler = profiler
-        self._output, self._said, self._steps = folder / "output", folder / "said", folder / PROGRESS
+    def __init__(self, profiler: Profiler, orders: Orders, folder: Path, number: int) -> None:
+        self._profiler, self._folder, self._number = profiler, folder, number
+        self._log, self._said, self._steps = folder / profiler.log, folder / SAID, folder / PROGRESS
         self._mark = secrets.token_hex(8)
         self._heard = 0  # bytes of the steps
         self.progress = Progress()
         (folder / ORDERS).write_bytes(orders.to_json())
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
-                profiler.command([sys.executable, "-m", PROGRAM, str(folder)], self._output),
+                profiler.command([sys.executable, "-m", PROGRAM, str(folder)], folder, number),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -149,9 +159,9 @@ class _Child:
             trouble = self._profiler.trouble(self._head())
         self._let_write()
         self._hear()
-        output = _text(self._output)
+        output = text_of(self._log)
         trouble = trouble or self._profiler.trouble(output)
-        table = self._profiler.read(output)
+        table = self._profiler.read(self._folder, self._number)
         good = not (overrun or trouble) and self._process.poll() == 0
         return Ran(self.progress, table, trouble, good, overrun or self._ending(output))
 
@@ -181,14 +191,14 @@ class _Child:
                 self.progress.note(step)
 
     def _head(self) -> str:
-        with contextlib.suppress(FileNotFoundError), self._output.open("rb") as file:
+        with contextlib.suppress(FileNotFoundError), self._log.open("rb") as file:
             return file.read(_HEAD_BYTES).decode(errors="replace")
         return ""
 
     def _ending(self, output: str) -> str:
         """How it ended by itself: what the profiler says of it, and the last that was printed."""
         how = self._profiler.last_words(output) or f"the profiler: {self._exit()}"
-        said = tail(_text(self._said), 1)
+        said = tail(text_of(self._said), 1)
         return f"{how}: {said}"[:400] if said else how
 
     def _exit(self) -> str:
@@ -199,7 +209,3 @@ class _Child:
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:
     """Ours, without Triton's interpreter, and with numbers as the reader of the table takes them."""
     return {name: value for name, value in ours.items() if name != "TRITON_INTERPRET"} | {"LC_ALL": "C.UTF-8"}
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""

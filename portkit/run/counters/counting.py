@@ -15,9 +15,11 @@ from typing import Final
 
 from portkit.model import Counted, Target
 from portkit.run.counters import Kernel, Profiler, Task
-from portkit.run.counters.child import Progress, Ran, run_profiler
+from portkit.run.counters.child import Progress, Ran
 from portkit.run.counters.orders import Orders
+from portkit.run.counters.passes import run_passes
 from portkit.run.jobs import Limits
+from portkit.run.timing.samples import FUSED
 
 FUNCTIONS: Final = "functions"
 """Name under which a reason stands that holds for all functions of a cell."""
@@ -75,8 +77,9 @@ def count_tasks(
             told(before + len(progress.ended))
 
         orders = Orders(now, place.target, place.device_index, place.parent)
-        ran = run_profiler(profiler, orders, place.limits, stop, tell)
-        attempts.update(ran.progress.ended)
+        ran = run_passes(profiler, orders, place.limits, stop, tell)
+        if ran.progress.task is None:  # else the task under way is settled, and the rest is worth another attempt
+            attempts.update(ran.progress.ended)
         stopped = stop()
         known = dict(_settled(now, ran, profiler, attempts, stopped=stopped))
         fruitless = 0 if ran.progress.counted else fruitless + 1
@@ -90,8 +93,7 @@ def _hopeless(ran: Ran, fruitless: int) -> str | None:
     """Why no further run of the profiler would count anything."""
     if ran.trouble:
         return str(ran.trouble)
-    came_to_a_task = ran.progress.ended or ran.progress.task is not None
-    if came_to_a_task and fruitless < _MOST_FRUITLESS:
+    if ran.came_to_a_task and fruitless < _MOST_FRUITLESS:
         return None
     return f"nothing was counted: {ran.ending}"
 
@@ -160,7 +162,7 @@ class _Reading:
         nulls: dict[str, str] = {}
         for name in self._task.functions:
             if name in self._called and (calls := self._calls[name]):
-                told[name] = _median([_Call(kernels, *profiler.count(kernels)) for kernels in calls])
+                told[name] = _median([_Call(kernels, *self._count(profiler, name, kernels)) for kernels in calls])
                 nulls |= {f"{name}.{figure}": why for figure, why in told[name].unknown.items()}
             else:
                 nulls[name] = self._why_not(name)
@@ -168,6 +170,10 @@ class _Reading:
             nulls = {FUNCTIONS: reasons.pop()}
         kernels = tuple(kernel for call in told.values() for kernel in call.kernels)
         return Figures({name: call.counted for name, call in told.items()}, nulls, kernels)
+
+    def _count(self, profiler: Profiler, name: str, kernels: Sequence[Kernel]) -> tuple[Counted, dict[str, str]]:
+        built = self._task.built if name == FUSED else ()
+        return profiler.count(kernels, built, self._ran.table.lacking if self._ran.table else {})
 
     @property
     def _whole(self) -> bool:

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from portkit.errors import HostError
 from portkit.model import Counted
-from portkit.run.counters import RANGE, Kernel, Table, Trouble
+from portkit.run.counters import RANGE, BuiltKernel, Kernel, Table, Trouble, as_error, parts, text_of
 from portkit.run.counters.ncu_csv import parse
 from portkit.run.counters.ncu_metrics import Metrics
 from portkit.run.scrub import scrub
@@ -70,6 +69,7 @@ _NO_METRIC = re.compile(r"[Ff]ailed to find metric[s:]?\s*['\"]?(?P<name>\w[\w.]
 _ERROR = re.compile(r"^==ERROR==\s*(.+)", re.M)
 _CODE = re.compile(r"application returned an error code \((?P<code>-?\d+)\)")
 _TOOLKIT = Path("/usr/local/cuda")
+_OUTPUT: Final = "output"
 _SECONDS = 30.0  # for ncu to tell its version
 
 
@@ -86,11 +86,21 @@ class Ncu:
         """Name and version."""
         return f"ncu {self.version}"
 
-    def command(self, program: Sequence[str], output: Path) -> list[str]:
+    @property
+    def log(self) -> str:
+        """Complaints and table are in one file."""
+        return _OUTPUT
+
+    @property
+    def passes(self) -> int:
+        """All that is asked for is counted at once."""
+        return 1
+
+    def command(self, program: Sequence[str], folder: Path, number: int = 0) -> list[str]:
         """How it runs a program and writes a table of the kernels within our ranges."""
         return [
             self.path,
-            *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(output)),
+            *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(folder / _OUTPUT)),
             *("--cache-control", "none", "--clock-control", "none"),
             *("--target-processes", "application-only"),  # and not its compilers
             *("--nvtx", "--nvtx-include", f"{RANGE}/"),
@@ -114,12 +124,18 @@ class Ncu:
         code = _CODE.search(output)
         return _first_error(output) or (f"the program ended with code {code['code']}" if code else None)
 
-    def read(self, output: str) -> Table | None:
+    def read(self, folder: Path, number: int = 0) -> Table | None:
         """The table in its output."""
-        return parse(output)
+        return parse(text_of(folder / _OUTPUT))
 
-    def count(self, kernels: Sequence[Kernel]) -> tuple[Counted, dict[str, str]]:
-        """One call's figures from its kernels."""
+    def without(self, number: int, why: str) -> dict[str, str]:
+        """Nothing is known without the one pass."""
+        return {}
+
+    def count(
+        self, kernels: Sequence[Kernel], built: Sequence[BuiltKernel] = (), lacking: Mapping[str, str] | None = None
+    ) -> tuple[Counted, dict[str, str]]:
+        """One call's figures from its kernels; the table knows all of them itself."""
         return self.metrics.count(kernels)
 
 
@@ -169,11 +185,6 @@ def ncu_version(path: str) -> str:
     return match[1]
 
 
-def parts(version: str) -> tuple[int, ...]:
-    """Numbers of a version, to compare."""
-    return tuple(int(number) for number in version.split("."))
-
-
 def restricted(params: str, capabilities: int) -> bool:
     """Whether the driver keeps its counters from this process.
 
@@ -192,11 +203,6 @@ def effective_capabilities(status: Iterable[str]) -> int:
     """Capabilities in the lines of ``/proc/self/status``, as bits; none where they are not told."""
     line = next((line for line in status if line.startswith("CapEff:")), "CapEff: 0")
     return int(line.split()[1], 16)
-
-
-def as_error(trouble: Trouble) -> HostError:
-    """The trouble as an error of the host."""
-    return HostError(trouble.message, remedy=trouble.remedy)
 
 
 def _first_error(output: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from portkit.model import Counted
-from portkit.run.counters import Kernel
+from portkit.run.counters import Kernel, short_name
 
 DURATION: Final = "gpu__time_duration.sum"  # ns
 ACTIVE: Final = "sm__warps_active.avg.pct_of_peak_sustained_active"
@@ -21,8 +21,6 @@ REGISTERS: Final = "launch__registers_per_thread"
 SHARED: Final = ("launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic")  # not the driver's part
 WAVES: Final = "launch__waves_per_multiprocessor"
 PASSES: Final = "profiler__replayer_passes"  # always in the table
-
-_NAME_CHARACTERS: Final = 120
 
 LIMITS: Final[Mapping[str, str]] = {
     "waves": "launch__occupancy_limit_warps",
@@ -91,7 +89,7 @@ class Metrics:
             dram_read_bytes=self._dram(reading, "dram_read_bytes", self.dram.read),
             dram_write_bytes=self._dram(reading, "dram_write_bytes", self.dram.write),
             local_bytes=_whole(reading.total("local_bytes", *LOCAL)),
-            kernel=_short(longest.name),
+            kernel=short_name(longest.name),
             occupancy_achieved_pct=reading.of(longest, "occupancy_achieved_pct", ACTIVE),
             occupancy_achieved_elapsed_pct=reading.of(longest, "occupancy_achieved_elapsed_pct", ELAPSED),
             occupancy_theoretical_pct=reading.of(longest, "occupancy_theoretical_pct", THEORETICAL),
@@ -133,7 +131,7 @@ class _Reading:
         """Sum of metrics of one kernel."""
         values = [_number(kernel, metric) for metric in metrics]
         if None in values:
-            self.unknown(figure, f"ncu has no value of {metrics[values.index(None)]} for {_short(kernel.name)}")
+            self.unknown(figure, f"ncu has no value of {metrics[values.index(None)]} for {short_name(kernel.name)}")
             return None
         return sum(value for value in values if value is not None)
 
@@ -148,14 +146,9 @@ class _Reading:
         known = {name: value for name, value in limits.items() if value is not None}
         if len(known) < len(limits):
             missing = next(LIMITS[name] for name in limits if name not in known)
-            self.unknown("occupancy_limiter", f"ncu has no value of {missing} for {_short(kernel.name)}")
+            self.unknown("occupancy_limiter", f"ncu has no value of {missing} for {short_name(kernel.name)}")
             return None
         return min(known, key=lambda name: known[name])
-
-
-def _short(name: str) -> str:
-    """A kernel's name without most of its template arguments, which may be thousands of characters."""
-    return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 2]} …"
 
 
 def _number(kernel: Kernel, metric: str) -> float | None:

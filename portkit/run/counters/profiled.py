@@ -18,20 +18,21 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Final
 
 import torch
 
 from portkit.errors import CaseError
-from portkit.model import CaseSource, Cell, Direction, KernelCase, Stage, Target
+from portkit.model import CaseSource, Cell, Direction, KernelCase, Platform, Stage, Target
 from portkit.run import stages
 from portkit.run.baselines import call_of
 from portkit.run.calls import Upstream, timed_call, upstream_for
 from portkit.run.classify import describe
-from portkit.run.counters import RANGE, Task
+from portkit.run.counters import Task, marker_ranges, nvtx_ranges
 from portkit.run.counters.orders import ORDERS, PROGRESS, Kind, Orders, Step
 from portkit.run.inputs import InputMaker
 from portkit.run.load import load_case
@@ -47,6 +48,9 @@ WARMUP = 3
 FLUSHES = 4
 
 _LOOK_SECONDS = 1.0
+
+_RANGES: Final[Mapping[Platform, ModuleType]] = {Platform.CUDA: nvtx_ranges, Platform.ROCM: marker_ranges}
+"""How the vendor's profiler is told which kernels are whose."""
 
 Say = Callable[[Step], None]
 
@@ -66,7 +70,7 @@ def main(arguments: list[str]) -> int:
 def work_through(orders: Orders, say: Say) -> bool:
     """Count tasks in order, up to one that leaves the device unusable; False then."""
     load = functools.cache(load_case)
-    _begin_profiling()
+    _begin_profiling(_ranges_for(orders.target))
     for task in orders.tasks:
         say(Step(Kind.BEGUN, task.number))
         stages.listen(_stage_teller(task, say))
@@ -93,16 +97,20 @@ def _count(task: Task, load: Callable[[CaseSource], KernelCase], target: Target,
         stages.enter(Stage.RUN)
         try:
             call = _call(case, cell, function, inputs, upstream)
-            _call_in_ranges(call, task.ranges_of(function), flush)
+            _call_in_ranges(call, task.ranges_of(function), flush, _ranges_for(target))
         except Exception as error:
             say(Step(Kind.FAILED, task.number, function, _cause(error)))
         else:
             say(Step(Kind.COUNTED, task.number, function))
 
 
-def _begin_profiling() -> None:
+def _ranges_for(target: Target) -> ModuleType:
+    return _RANGES[target.architecture.platform]
+
+
+def _begin_profiling(ranges: ModuleType) -> None:
     """Have the first kernel of the process counted, and not used: what the profiler sets up then is in its bytes."""
-    with _range(RANGE):
+    with ranges.discarded():
         torch.zeros(1, device="cuda")
         torch.cuda.synchronize()
 
@@ -122,25 +130,16 @@ def _flush(nbytes: int) -> Flush:
     return replace(make_flush(nbytes), reads=FLUSHES)
 
 
-def _call_in_ranges(call: Callable[[], object], names: Sequence[str], flush: Flush) -> None:
+def _call_in_ranges(call: Callable[[], object], names: Sequence[str], flush: Flush, ranges: ModuleType) -> None:
     for _ in range(WARMUP):
         call()
     stages.enter(Stage.TIMING)
     for name in names:
         flush()
         torch.cuda.synchronize()
-        with _range(RANGE), _range(name):
+        with ranges.counted(name):
             call()
             torch.cuda.synchronize()
-
-
-@contextlib.contextmanager
-def _range(name: str) -> Iterator[None]:
-    torch.cuda.nvtx.range_push(name)
-    try:
-        yield
-    finally:
-        torch.cuda.nvtx.range_pop()
 
 
 def _upstream(case: KernelCase, cell: Cell, inputs: dict[str, Any], make: InputMaker) -> Upstream:

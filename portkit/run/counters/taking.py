@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from portkit.model import (
     Target,
 )
 from portkit.plan.baselines import EAGER
-from portkit.run.counters import Profiler, Task, plain
+from portkit.run.counters import BuiltKernel, Profiler, Task, plain
 from portkit.run.counters.counting import FUNCTIONS, Figures, Place, count_tasks
 from portkit.run.counters.ncu import open_ncu
 from portkit.run.counters.rocprof import open_rocprof
@@ -50,7 +51,10 @@ EVERYTHING_OPTION: Final = "--portkit-count-all"
 
 _NOT_ASKED = f"not counted by default, since it takes seconds to load its compiler or library: {EVERYTHING_OPTION}"
 
-_OPEN: Final[Mapping[Platform, Callable[[str], Profiler]]] = {Platform.CUDA: open_ncu, Platform.ROCM: open_rocprof}
+_OPEN: Final[Mapping[Platform, Callable[[Target], Profiler]]] = {
+    Platform.CUDA: lambda target: open_ncu(target.architecture.name),
+    Platform.ROCM: open_rocprof,
+}
 
 
 class Choice(enum.StrEnum):
@@ -82,7 +86,7 @@ def open_profiler(target: Target) -> Profiler:
     Raises:
         HostError: there is none here, or it can't be used.
     """
-    return _OPEN[target.architecture.platform](target.architecture.name)
+    return _OPEN[target.architecture.platform](target)
 
 
 def is_counted(record: Record) -> bool:
@@ -135,7 +139,22 @@ def _task(number: int, record: Record, counting: Counting) -> Task:
     baselines = [name for name in _timed_baselines(record, counting) if counting.everything or name in CHEAP]
     functions = (FUSED, *baselines)
     calls = tuple(calls_for(_kernels(record, name)) for name in functions)
-    return Task(number, record.cell, counting.sources[record.cell.case], functions, calls)
+    source = counting.sources[record.cell.case]
+    return Task(number, record.cell, source, functions, calls, built=tuple(_built(record)))
+
+
+def _built(record: Record) -> Iterator[BuiltKernel]:
+    """Kernels of the fused function; none where the record had no room for its build."""
+    for launch in record.build.candidates if record.build else ():
+        needs = launch.resources
+        yield BuiltKernel(
+            launch.kernel,
+            needs.registers_per_thread,
+            needs.shared_bytes_per_block,
+            needs.threads_per_block,
+            math.prod(launch.grid),
+            launch.occupancy.blocks_per_unit or None,
+        )
 
 
 def calls_for(kernels: int | None) -> int:

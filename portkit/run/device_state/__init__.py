@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import torch
 
 from portkit.model import DeviceState, Platform
-from portkit.run.device_state import nvidia
+from portkit.run import amd_smi
+from portkit.run.device_state import amd, nvidia
 
 STATES = "timing.states"
 """Name under which a record's ``nulls`` say why no state is known."""
@@ -50,16 +51,11 @@ def open_monitor() -> Monitor:
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     try:
         return _OPENERS[Platform.ROCM if torch.version.hip else Platform.CUDA](properties)
-    except nvidia.UnreadableError as error:
+    except (nvidia.UnreadableError, amd_smi.UnreadableError) as error:
         return Unread(str(error))
 
 
-def _amd(properties: Any) -> Monitor:
-    return Unread("the state of AMD devices is not read: portkit does not speak to amd-smi")
-
-
-def _nvidia(properties: Any) -> Monitor:
-    return nvidia.open_monitor(properties)
-
-
-_OPENERS: Mapping[Platform, Callable[[Any], Monitor]] = {Platform.CUDA: _nvidia, Platform.ROCM: _amd}
+_OPENERS: Mapping[Platform, Callable[[Any], Monitor]] = {
+    Platform.CUDA: nvidia.open_monitor,
+    Platform.ROCM: amd.open_monitor,
+}

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from portkit.model import Target
+from portkit.targets.caches import may_have_infinity_cache
 
 MIN_FLUSH_BYTES = 256 << 20
 """Smallest flush: twice the largest L2 there is, B200's 126 MiB."""
@@ -42,9 +43,14 @@ def make_flush(nbytes: int) -> Flush:
 
 
 def flush_size(target: Target) -> int:
-    """Bytes that evict the last-level cache: twice the largest cache known, 256 MiB at least."""
+    """Bytes that evict the last-level cache: twice the largest cache known, 256 MiB at least.
+
+    Where no cache is known, or an Infinity Cache may be there that neither device nor
+    catalogue tells of (as of a partition), twice the largest there is.
+    """
     largest = largest_cache(target)
-    return max(2 * largest, MIN_FLUSH_BYTES) if largest else DEFAULT_FLUSH_BYTES
+    hidden = may_have_infinity_cache(target.architecture) and not target.last_level_cache_mib
+    return max(2 * largest, DEFAULT_FLUSH_BYTES if hidden or not largest else MIN_FLUSH_BYTES)
 
 
 def largest_cache(target: Target) -> int:
