@@ -42,9 +42,9 @@ def command(
     reports/local by default. Red cells do not change the exit code; a report that can't
     be read does, and a target that --expect names (h200, or h200:measured) without a row.
     """
-    layout = layout or _layout_of(output)
+    layout = layout or layout_of(output)
     if output is not None:
-        _refuse_report(output, paths)
+        refuse_report(output, paths)
     dataset = merge(paths or (Path("reports/local"),), triton)
     whole = expect(comparison(dataset), _names(expected))
     merged = choose(whole, _names(kernels), _names(targets))
@@ -52,7 +52,7 @@ def command(
     if output is None:
         click.echo(text, nl=False)
     else:
-        _write(output, text)
+        write(output, text)
         for warning in merged.warnings:
             click.echo(f"warning: {warning}", err=True)
         click.echo(f"{output}: {len(merged.rows)} rows of {len(merged.runs)} reports", err=True)
@@ -65,7 +65,12 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _layout_of(output: Path | None) -> str:
+def layout_of(output: Path | None) -> str:
+    """Layout of a file's ending; plain on standard output.
+
+    Raises:
+        ReportError: the ending has none.
+    """
     if output is None:
         return "plain"
     if output.suffix not in LAYOUT_OF_SUFFIX:
@@ -77,8 +82,12 @@ def _layout_of(output: Path | None) -> str:
     return LAYOUT_OF_SUFFIX[output.suffix]
 
 
-def _refuse_report(output: Path, paths: Sequence[Path]) -> None:
-    """A report is never written over: it may be the only one of a run."""
+def refuse_report(output: Path, paths: Sequence[Path]) -> None:
+    """A report is never written over: it may be the only one of a run.
+
+    Raises:
+        ReportError: the output is one.
+    """
     names = (output.suffix, Path(os.path.realpath(output)).suffix)
     if ".jsonl" in names or any(path.exists() and output.exists() and path.samefile(output) for path in paths):
         raise ReportError(
@@ -88,7 +97,12 @@ def _refuse_report(output: Path, paths: Sequence[Path]) -> None:
         )
 
 
-def _write(output: Path, text: str) -> None:
+def write(output: Path, text: str) -> None:
+    """Replace a file as a whole, or write to a pipe or a device.
+
+    Raises:
+        ReportError: it can't be written.
+    """
     content = text.encode(errors="replace")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
