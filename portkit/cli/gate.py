@@ -9,7 +9,7 @@ import click
 from portkit.analysis.gate.judge import GateResult, gate
 from portkit.analysis.gate.thresholds import CLOCKS, Thresholds
 from portkit.analysis.gate.times import Level
-from portkit.cli.merge import layout_of, refuse_report, write
+from portkit.cli.outputs import layout_of, refuse_report, write
 from portkit.errors import ReportError
 from portkit.render.gate import LAYOUTS, headline, junit, render_gate
 from portkit.store.merge import Dataset, merge
