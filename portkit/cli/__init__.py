@@ -19,6 +19,7 @@ from portkit.errors import PortkitError
 
 COMMANDS = {
     "doctor": "What this host can do, and each gap with its remedy.",
+    "gate": "Fail where a kernel became slower or worse than in a baseline.",
     "merge": "Merge reports of any number of hosts into one table.",
     "new": "A kernel case that works, with its test, to write one's own into.",
     "occupancy": "Theoretical occupancy of a configuration on a target.",
