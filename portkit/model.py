@@ -175,7 +175,7 @@ class Stage(enum.StrEnum):
     DONE = "done"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """Status of a cell, the stage it was decided in, and the cause in words."""
 
@@ -188,7 +188,7 @@ class Outcome:
 # Kernel cases, as a kernel file declares them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Work:
     """What one call of an operation must do, derived in the case's docstring."""
 
@@ -222,7 +222,7 @@ NONFINITE_FAMILIES = ("nan", "inf")
 """Families whose agreement in NaN and Inf is a finding of its own."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Discrete:
     """How an output of codes, indices or flags is judged.
 
@@ -236,7 +236,7 @@ class Discrete:
     step: int | None = 1  # most difference within the band, in codes; None: any value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KernelCase:
     """One fused operation, as its kernel file declares it.
 
@@ -275,7 +275,7 @@ class KernelCase:
     baselines: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # beside eager and compile: see docs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CaseSource:
     """Where a kernel case is declared: a file or an importable module."""
 
@@ -287,7 +287,7 @@ class CaseSource:
         return self.path or self.module or self.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CaseDeclaration:
     """A kernel case as plain values, read from its file in a child process."""
 
@@ -305,7 +305,7 @@ class CaseDeclaration:
 # Targets
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Architecture:
     """Limits of one GPU architecture that decide occupancy and legality.
 
@@ -351,7 +351,7 @@ class Architecture:
         return int(self.name.removeprefix("sm_")) if self.platform is Platform.CUDA else self.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Target:
     """One GPU SKU, or a bare architecture whose SKU figures are unknown."""
 
@@ -375,7 +375,7 @@ class Target:
 # Matrix and plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Axes:
     """A choice of values along a case's axes; None keeps all the case declares."""
 
@@ -385,7 +385,7 @@ class Axes:
     directions: tuple[Direction, ...] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Selector:
     """Cells that a rule of the matrix speaks of; None matches everything."""
 
@@ -405,7 +405,7 @@ class Selector:
         return all(w is None or w == a for w, a in zip(wanted, actual, strict=True))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Expectation:
     """A known gap, strict like xfail: met is xfailed, closed is a failure."""
 
@@ -415,7 +415,7 @@ class Expectation:
     place: str  # matrix.yaml:31
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ExclusionRule:
     """Cells that the plan leaves out, with the reason."""
 
@@ -424,7 +424,7 @@ class ExclusionRule:
     place: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MatrixKernel:
     """One kernel of the matrix with its axes."""
 
@@ -433,7 +433,7 @@ class MatrixKernel:
     place: str  # matrix.yaml:3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Matrix:
     """A validated matrix file."""
 
@@ -447,7 +447,7 @@ class Matrix:
     places: Mapping[str, str] = field(default_factory=dict, compare=False)  # dotted key → matrix.yaml:12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cell:
     """One point of the matrix."""
 
@@ -474,7 +474,7 @@ class Cell:
         return f"{self.case}[{'-'.join([*parts, evidence.value])}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PlannedCell:
     """A cell with the evidence it will get, or the reason why it won't run."""
 
@@ -489,7 +489,7 @@ class PlannedCell:
         return self.cell.label(self.evidence)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All cells of a run in order."""
 
@@ -502,7 +502,7 @@ class Plan:
 # What stages find out about a cell
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Occupancy:
     """Theoretical occupancy of one kernel on one architecture."""
 
@@ -513,7 +513,7 @@ class Occupancy:
     limits: Mapping[str, int]  # blocks per unit that each resource alone would allow
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Resources:
     """What one binary needs, as its own headers say."""
 
@@ -525,7 +525,7 @@ class Resources:
     raw: Mapping[str, int] = field(default_factory=dict)  # vendor's figures by the vendor's names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """What the driver says of a kernel once it is loaded onto a device."""
 
@@ -533,7 +533,7 @@ class Loaded:
     blocks_per_unit: int | None  # resident at once; None where the driver can't say, as of clusters
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel launch of the fused function, built for the target."""
 
@@ -559,7 +559,7 @@ class Launch:
     largest_bytes: int | None = None  # of the largest memory behind a tensor argument; None: not known
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tuning:
     """What autotuned kernels may run as on a target that is absent, where nobody can say what they will.
 
@@ -576,7 +576,7 @@ class Tuning:
     omitted_failed: int = 0  # more that failed than a record had room for
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Build:
     """All launches of one call, and the worst figure of each kind over them.
 
@@ -643,7 +643,7 @@ class Build:
         return tuple(dict.fromkeys((*(text for x in self.counted for text in x.limits_broken), *tuned)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class OutputError:
     """How far one output is from float64, beside the unfused chain's own error.
 
@@ -661,7 +661,7 @@ class OutputError:
     band_share: float | None = None  # discrete outputs: share of elements so near a tie that either value is right
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FamilyVerdict:
     """What one input family showed, over all outputs.
 
@@ -675,7 +675,7 @@ class FamilyVerdict:
     nonfinite_agree: bool | None  # same NaN and Inf pattern as the reference; None where nothing ran
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """Correctness of one cell."""
 
@@ -692,7 +692,7 @@ class Verdict:
     sanitizer: str | None = None  # tools that watched and what they saw; None: not asked for
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Clock:
     """Samples of one function on one clock in one cache mode."""
 
@@ -703,7 +703,7 @@ class Clock:
     outliers: int = 0  # samples far from the median, as run/timing says; they count like the others
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Timed:
     """Times of one function; clocks and modes that were not taken are None.
 
@@ -717,7 +717,7 @@ class Timed:
     graph: Clock | None = None  # device events around a replayed CUDA or HIP graph, caches flushed before each
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ratio:
     """How many times faster, with its 95 % interval; None in reports of schema 1, which had none."""
 
@@ -726,7 +726,7 @@ class Ratio:
     high: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DeviceState:
     """What the vendor's management library says about a device at one moment; it changes nothing."""
 
@@ -737,7 +737,7 @@ class DeviceState:
     throttle: tuple[str, ...] = ()  # reasons in force that slow kernels down, by the library's names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Timing:
     """Times of the fused function and its baselines, interleaved in one process."""
 
@@ -753,7 +753,7 @@ class Timing:
     samples_ref: str | None = None  # content address of all samples in the side folder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Baseline:
     """What became of one baseline of a cell, whether or not it was timed."""
 
@@ -765,7 +765,7 @@ class Baseline:
     version: str | None = None  # of the library it calls
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CellResult:
     """What a worker found out about a planned cell."""
 
@@ -788,7 +788,7 @@ class CellResult:
 # Reports
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Device:
     """A GPU of the host."""
 
@@ -801,7 +801,7 @@ class Device:
     device_id: str  # salted hash
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Host:
     """The machine that ran a report, without its name."""
 
@@ -817,7 +817,7 @@ class Host:
     settings: Mapping[str, str]  # environment that changes numerics or code, such as TRITON_DEFAULT_FP_FUSION
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Keys:
     """The four keys: one hash can't do four jobs."""
 
@@ -827,7 +827,7 @@ class Keys:
     env_key: str  # says when a difference is the toolchain's
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """One cell, one evidence, one run: one line of a report."""
 
@@ -855,7 +855,7 @@ class Record:
     schema: int = SCHEMA_VERSION
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Counted:
     """What hardware counters say about one call of a function.
 
@@ -878,7 +878,7 @@ class Counted:
     calls: int = 1  # that were counted; all figures are of the one of median duration
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Counters:
     """Hardware counters of one cell, taken after its record was written, in a process of the profiler.
 
@@ -895,7 +895,7 @@ class Counters:
     blobs: Mapping[str, str] = field(default_factory=dict)  # name → content address in the side folder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DeviceProbe:
     """What one device of the host was measured to do, once per run or earlier on the same host and driver."""
 
@@ -916,7 +916,7 @@ class DeviceProbe:
     nulls: Mapping[str, str] = field(default_factory=dict)  # figure → why it is unknown
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Header:
     """First line of a report."""
 
@@ -934,7 +934,7 @@ class Header:
     schema: int = SCHEMA_VERSION
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Resume:
     """Line where a run goes on after it was cut short, perhaps on another device."""
 
@@ -945,7 +945,7 @@ class Resume:
     repeated: int  # cells with a record that run again, for our side's or the host's reasons
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class End:
     """Last line of a report; without it the report is partial."""
 

@@ -10,13 +10,14 @@ import collections
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from portkit.analysis.distance import Distance, distances
+from portkit.analysis.drift import Drift, drifts
 from portkit.analysis.functions import FUSED, NO_COUNTERS, FunctionRow, function_rows
 from portkit.analysis.roofline import Roofline, probe_of, roofline
-from portkit.analysis.spread import Spread, ceiling_spread, cell_spread
+from portkit.analysis.spread import Repeats, Spread, ceiling_spread, cell_spread, repeats
 from portkit.model import (
     NONFINITE_FAMILIES,
     Build,
@@ -109,6 +110,9 @@ class ComparisonRow:
     functions: tuple[FunctionRow, ...] = ()  # the fused one and its baselines, where it was timed
     roofline: Roofline | None = None  # how far it is from the limits of its device
     emulated: tuple[str, ...] = ()  # of a compiled row: shape and status of emulated rows of the very same binaries
+    repeats: Repeats | None = None  # its time over all runs that repeat the one shown, on every node
+    apart: Mapping[str, int] = field(default_factory=dict)  # why other runs of it are no repetitions → how many
+    incomparable: tuple[str, ...] = ()  # why its time is not to be compared with that of ordinary rows
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,10 @@ class Comparison:
     distances: tuple[Distance, ...] = ()  # of outputs on the same inputs, from fingerprints
     probes: tuple[DeviceProbe, ...] = ()  # what devices were measured to do
     spreads: tuple[Spread, ...] = ()  # how far devices of one SKU are apart
+    triton: str | None = None  # version of all compiled and emulated rows
+    drift: tuple[Drift, ...] = ()  # how their figures are under other versions
+    expected_targets: tuple[str, ...] = ()  # targets that must have rows, as they were asked for
+    missing: tuple[str, ...] = ()  # those of them that have none
 
     @property
     def backward(self) -> bool:
@@ -164,6 +172,8 @@ def comparison(dataset: Dataset) -> Comparison:
         distances=distances(dataset),
         probes=dataset.probes,
         spreads=(*ceiling_spread(dataset.probes), *cell_spread(dataset)),
+        triton=dataset.triton,
+        drift=drifts(dataset),
     )
 
 
@@ -237,7 +247,19 @@ def comparison_row(
         functions=function_rows(row),
         roofline=roofline(record, probe_of(record, probes), target, row.counters),
         emulated=tuple(emulated) if record.evidence is Evidence.COMPILED else (),
+        repeats=repeats(row),
+        apart=row.apart,
+        incomparable=_incomparable(record.timing),
         **figures,
+    )
+
+
+def _incomparable(timing: Timing | None) -> tuple[str, ...]:
+    throttled = timing.throttled if timing else ()
+    warm = timing is not None and timing.flush_bytes == 0
+    return (
+        *([f"throttled while it was timed ({', '.join(throttled)})"] if throttled else []),
+        *(["its caches were not flushed"] if warm else []),
     )
 
 

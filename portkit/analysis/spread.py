@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from portkit.model import Cell, DeviceProbe, Evidence, Record
+from portkit.model import Cell, DeviceProbe, Evidence
+from portkit.store.alike import common_clock, fused_clock
 from portkit.store.merge import Dataset, Row
 
 
@@ -56,12 +57,12 @@ def ceiling_spread(probes: Iterable[DeviceProbe]) -> tuple[Spread, ...]:
 
 
 def cell_spread(dataset: Dataset) -> tuple[Spread, ...]:
-    """Per measured cell, its time on each device that ran it, over all runs of the same source.
+    """Per measured cell, its time on each device that ran it, over all runs that repeat the one shown.
 
     The time is the median over the runs of a device: of the trace where every run has
     one, of events otherwise. Cells that one device alone ran have no spread.
     """
-    found = (_cell_spread(row) for row in dataset.rows if row.record.evidence is Evidence.MEASURED)
+    found = (_cell_spread(row) for row in dataset.rows)
     return tuple(each for each in found if each is not None)
 
 
@@ -71,25 +72,45 @@ def _figures(probe: DeviceProbe) -> dict[str, float]:
     return {name: value for name, value in (named | rates).items() if value is not None}
 
 
+@dataclass(frozen=True)
+class Repeats:
+    """The fused function's time over all runs of a cell that repeat the one shown, the shown one included."""
+
+    clock: str  # trace where every run has it, else events
+    runs: Mapping[str, tuple[float, ...]]  # device_id, else host_id → median of each run, ms, sorted
+
+    @property
+    def nodes(self) -> Mapping[str, float]:
+        """Device → median over its runs, ms."""
+        return {device: statistics.median(times) for device, times in self.runs.items()}
+
+    @property
+    def count(self) -> int:
+        """Runs on all nodes."""
+        return sum(map(len, self.runs.values()))
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of what lies between the fastest and the slowest node, ÷ their middle; None of one node alone."""
+        low, high = min(self.nodes.values()), max(self.nodes.values())
+        return (high - low) / (high + low) if len(self.runs) > 1 and high > 0 else None
+
+
+def repeats(row: Row) -> Repeats | None:
+    """The repetitions of a measured row; None where it has no time."""
+    if row.record.evidence is not Evidence.MEASURED or row.record.timing is None:
+        return None
+    alike = row.spread
+    name = common_clock(alike)
+    runs: dict[str, list[float]] = defaultdict(list)
+    for record in alike:
+        if clock := fused_clock(record, name):
+            runs[record.device_id or record.host_id].append(clock.median_ms)
+    return Repeats(name, {device: tuple(sorted(runs[device])) for device in sorted(runs)})
+
+
 def _cell_spread(row: Row) -> Spread | None:
-    records = [each for each in (row.record, *row.other_runs) if _comparable(each, row.record)]
-    traced = all(each.timing is not None and each.timing.fused.trace is not None for each in records)
-    times: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        if record.device_id and (time := _time_ms(record, traced=traced)) is not None:
-            times[record.device_id].append(time)
-    if len(times) < 2:
+    found = repeats(row)
+    if found is None or len(found.runs) < 2:
         return None
-    values = {device: statistics.median(each) for device, each in times.items()}
-    return Spread(row.record.cell.target, "trace_ms" if traced else "events_ms", values, row.record.cell)
-
-
-def _comparable(record: Record, shown: Record) -> bool:
-    return record.keys.source_hash == shown.keys.source_hash and record.timing is not None
-
-
-def _time_ms(record: Record, *, traced: bool) -> float | None:
-    if record.timing is None:
-        return None
-    clock = record.timing.fused.trace if traced else record.timing.fused.events
-    return clock.median_ms if clock else None
+    return Spread(row.record.cell.target, f"{found.clock}_ms", found.nodes, row.record.cell)

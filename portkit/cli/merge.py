@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from portkit.analysis.choice import choose
+from portkit.analysis.expected import expect
 from portkit.analysis.rows import comparison
 from portkit.errors import ReportError
 from portkit.render.table import LAYOUTS, render
@@ -24,24 +25,40 @@ LAYOUT_OF_SUFFIX = {".md": "github", ".json": "json", ".txt": "plain"}
 @click.option("--format", "layout", type=click.Choice(sorted(LAYOUTS)), help="Layout; by default of the file's ending.")
 @click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
 @click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
-def command(paths: tuple[Path, ...], output: Path | None, layout: str | None, kernels: str, targets: str) -> None:
+@click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
+@click.option("--expect", "expected", metavar="TARGETS", default="", help="Exit with 1 where a target has no row.")
+def command(
+    paths: tuple[Path, ...],
+    output: Path | None,
+    layout: str | None,
+    kernels: str,
+    targets: str,
+    triton: str | None,
+    expected: str,
+) -> int:
     """Merge reports into one table of kernels × targets.
 
-    PATHS are reports, or folders searched for *.jsonl; reports/local by default.
-    Red cells do not change the exit code; a report that can't be read does.
+    PATHS are reports, archives of reports (zip, tar), or folders searched for *.jsonl;
+    reports/local by default. Red cells do not change the exit code; a report that can't
+    be read does, and a target that --expect names (h200, or h200:measured) without a row.
     """
     layout = layout or _layout_of(output)
     if output is not None:
         _refuse_report(output, paths)
-    merged = choose(comparison(merge(paths or (Path("reports/local"),))), _names(kernels), _names(targets))
+    dataset = merge(paths or (Path("reports/local"),), triton)
+    whole = expect(comparison(dataset), _names(expected))
+    merged = choose(whole, _names(kernels), _names(targets))
     text = render(merged, layout)
     if output is None:
         click.echo(text, nl=False)
-        return
-    _write(output, text)
-    for warning in merged.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    click.echo(f"{output}: {len(merged.rows)} rows of {len(merged.runs)} reports", err=True)
+    else:
+        _write(output, text)
+        for warning in merged.warnings:
+            click.echo(f"warning: {warning}", err=True)
+        click.echo(f"{output}: {len(merged.rows)} rows of {len(merged.runs)} reports", err=True)
+    if merged.missing:
+        click.echo(f"MISSING: no row of {', '.join(merged.missing)}", err=True)
+    return 1 if merged.missing else 0
 
 
 def _names(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -100,5 +101,14 @@ def one_line(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text that does not break a Markdown table."""
-    return text.replace("|", "\\|").replace("\n", " ")
+    r"""A text that a Markdown page shows as it is: it breaks no table, and makes no markup, link, image or code.
+
+    >>> print(escaped("<b>|[x](http://y)` <0.01 &lt;"))
+    &lt;b>\|[x]\(http://y)\` <0.01 &amp;lt;
+    """
+    plain = _TAG.sub("&lt;", _ENTITY.sub("&amp;", text)).replace("\n", " ")
+    return plain.replace("|", r"\|").replace("](", r"]\(").replace("`", r"\`")
+
+
+_ENTITY: Final = re.compile(r"&(?=#?\w+;)")
+_TAG: Final = re.compile(r"<(?=[A-Za-z/!?])")

@@ -18,6 +18,7 @@ from portkit.render.columns import (
     Column,
     Notes,
     decimals,
+    escaped,
     github_table,
     milliseconds,
     over_limit,
@@ -26,6 +27,7 @@ from portkit.render.columns import (
     whole,
 )
 from portkit.render.measured import device_lines, measured_github, measured_plain
+from portkit.render.merged import MISSING, drift_lines, targets_table
 from portkit.store.schema import plain
 
 EVIDENCE_MEANS: Final[Mapping[Evidence, str]] = {
@@ -44,6 +46,9 @@ _CONFIGURATIONS: Final = (
 )
 
 
+_ERROR_BAR: Final = "± at a time: half of what lies between the fastest and the slowest node of the SKU."
+
+
 def render(comparison: Comparison, layout: str) -> str:
     """The comparison in a layout of :data:`LAYOUTS`, with a newline at its end."""
     return LAYOUTS[layout](comparison) + "\n"
@@ -58,15 +63,17 @@ def _github(comparison: Comparison) -> str:
         "# Comparison of targets",
         _bullets(_head(comparison)),
         *(["## Warnings", _bullets(comparison.warnings)] if comparison.warnings else []),
+        *(["## Targets", targets] if (targets := targets_table(comparison, "github")) else []),
         "## Rows",
         table,
         *(["## Measured", measured] if measured else []),
         *(["## Devices", _bullets(devices)] if (devices := device_lines(comparison)) else []),
         *(["## NaN and Inf in the inputs", _bullets(nonfinite)] if (nonfinite := _nonfinite(comparison)) else []),
         *(["## Outputs on the same inputs", _bullets(_distances(comparison))] if comparison.distances else []),
+        *(["## Drift between Triton versions", _bullets(drift_lines(comparison))] if comparison.drift else []),
         "## Notes",
         _bullets(_legend(comparison)),
-        "\n".join(f"{number}. {text}" for number, text in notes.numbered()),
+        "\n".join(f"{number}. {escaped(text)}" for number, text in notes.numbered()),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -87,11 +94,13 @@ def _plain(comparison: Comparison) -> str:
     parts = [
         _wrapped(_head(comparison)),
         _wrapped(f"warning: {text}" for text in comparison.warnings),
+        targets_table(comparison, "plain"),
         plain_table(_COLUMNS, comparison.rows, _group, notes) if comparison.rows else "no rows",
         measured_plain(comparison, notes),
         _wrapped(device_lines(comparison)),
         _wrapped(_nonfinite(comparison)),
         _wrapped(_distances(comparison)),
+        _wrapped(drift_lines(comparison)),
         _wrapped(_legend(comparison)),
         _wrapped(f"[{number}] {text}" for number, text in notes.numbered()),
     ]
@@ -193,6 +202,32 @@ def _occupancy(row: ComparisonRow, notes: Notes) -> str:
     return f"{percent} {row.occupancy_kind[:2]} {limiter}{_times(row)}"
 
 
+def _time(row: ComparisonRow, notes: Notes) -> str:
+    """The time; with half the spread between nodes, and notes on its repetitions and what it is not comparable with."""
+    if row.median_ms is None:
+        return _absent(row, "median_ms", notes)
+    half = row.repeats.half_width if row.repeats else None
+    told = [text for text in (_repeats(row), *_why_apart(row)) if text]
+    error_bar = f" ±{100 * half:.1f} %" if half is not None else ""
+    return milliseconds(row.median_ms) + error_bar + "".join(notes.mark(text) for text in told)
+
+
+def _repeats(row: ComparisonRow) -> str | None:
+    found = row.repeats
+    if found is None or found.count < 2:
+        return None
+    nodes = (f"{min(times):.4g} to {max(times):.4g} ms in {len(times)} on {d[:8]}" for d, times in found.runs.items())
+    return f"{found.count} runs, medians on {found.clock}: {', '.join(nodes)}"
+
+
+def _why_apart(row: ComparisonRow) -> Iterable[str]:
+    if row.apart:
+        others = ", ".join(f"{why} ({count})" for why, count in row.apart.items())
+        yield f"other runs of the cell that are no repetition of it: {others}"
+    if row.incomparable:
+        yield f"not to be compared with other rows: {'; '.join(row.incomparable)}"
+
+
 _COLUMNS: Final = (
     Column(("", "", "target"), _target),
     Column(("", "", "evidence"), _evidence),
@@ -202,7 +237,7 @@ _COLUMNS: Final = (
     Column(("", "shared", "B/block"), _figure("shared_bytes_per_block", whole, worst=True), right=True),
     Column(("", "occupancy", "%"), _occupancy),
     Column(("", "achieved", "%"), _figure("occupancy_achieved_pct", whole), right=True),
-    Column(("", "time ms", "events"), _figure("median_ms", milliseconds), right=True),
+    Column(("", "time ms", "events"), _time, right=True),
     Column(("× vs", "eager", "events"), _figure("speedup", decimals), right=True),
     Column(("fusion", "bound", "×"), _figure("fusion_bound", decimals), right=True),
     Column(("share", "of it", "%"), _figure("share_of_bound", percent), right=True),
@@ -236,6 +271,8 @@ def _head(comparison: Comparison) -> list[str]:
         f"reports merged: {len(comparison.runs)}",
         *(f"run {_run(header, comparison.partial)}" for header in comparison.runs),
         *(f"host {_host(host)}" for host in comparison.hosts),
+        *([f"compiled and emulated rows: Triton {comparison.triton}"] if comparison.triton else []),
+        *([f"{MISSING}: no row of {', '.join(comparison.missing)}"] if comparison.missing else []),
         *(f"{evidence}: {_counts(comparison, evidence)}" for evidence in comparison.counts),
         *(f"No row here was run on {GPU_OF[platform]}." for platform in comparison.not_measured),
     ]
@@ -285,6 +322,7 @@ def _legend(comparison: Comparison) -> list[str]:
         "occupancy th: theoretical, with what limits it. ×n: the worst of n kernel launches. "
         "achieved: by hardware counters, of the cycles in which a unit had work, of the kernel that took longest.",
         *([_CONFIGURATIONS] if any(row.configurations for row in comparison.rows) else []),
+        *([_ERROR_BAR] if any(row.repeats and row.repeats.half_width is not None for row in comparison.rows) else []),
         "events: median on device events, end to end. trace: the kernels' own durations in the device trace. "
         "× vs eager, × slower than fused: medians on the same clock, device and process, with a 95 % interval.",
         *(
@@ -300,7 +338,7 @@ def _legend(comparison: Comparison) -> list[str]:
 
 
 def _bullets(texts: Iterable[str]) -> str:
-    return "\n".join(f"- {text}" for text in texts)
+    return "\n".join(f"- {escaped(text)}" for text in texts)
 
 
 def _wrapped(texts: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Figures that no run can have taken: no number, infinite, or less than nothing.
+"""Figures that no run can have taken: no number, infinite, less than nothing, or beyond any machine.
 
 A checksum says that a line is as it was written, a type that a figure is a number; neither
 says that it can be. A time of 0 can: a call that launches nothing has it on the trace.
@@ -8,27 +8,53 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from portkit.model import Counters, DeviceProbe, Record, Work
+from portkit.model import Counters, DeviceProbe, Header, Record, Work
+
+MOST: Final = 2**63 - 1
+"""Greatest figure that there is: what the 64-bit counters of devices and of tables can hold."""
 
 _ABOVE_ZERO: Final[Mapping[type, tuple[str, ...]]] = {Work: ("fused_bytes", "unfused_bytes")}
 _EITHER_SIDE: Final = ("temperature_c", "event_overhead_us")  # °C; a difference of two clocks
 
 
-def impossible(value: object) -> tuple[str, str] | None:
-    """The first figure of a line that can't be, as its field and what is wrong with it; None where all can."""
-    parts = {"timing": value.timing, "work": value.work} if isinstance(value, Record) else {"": value}
-    if not isinstance(value, Record | Counters | DeviceProbe):
+_JUDGED_PARTS: Final[Mapping[type, tuple[str, ...]]] = {
+    Header: ("cells",),
+    Record: ("cell", "build", "baselines", "timing", "work", "seconds"),
+}
+"""Parts whose figures must be possible, where not all must: a verdict may be what a wrong kernel made of it."""
+
+_ANYTHING: Final = re.compile(r"^baselines\..*\.(error|limit)$|\.(options|raw)(\.|$)")
+"""Figures that a wrong baseline, a compiler or a vendor chose."""
+
+_SUSPECT: Final = re.compile(r'[:\[,]-|NaN|Infinity|_bytes":0[,}]|\d{17}|[eE]\+?\d')
+"""What the text of a line has in it where a figure can't be, though not only there."""
+
+
+def impossible(value: object, text: str) -> tuple[str, str] | None:
+    """The first figure of a line that can't be, as its field and what is wrong with it; None where all can.
+
+    Args:
+        value: of the line.
+        text: its canonical JSON; one without a suspicious place spares the walk over a record.
+    """
+    if not isinstance(value, Header | Record | Counters | DeviceProbe) or not _SUSPECT.search(text):
         return None
+    names = _JUDGED_PARTS.get(type(value))
+    parts = {name: getattr(value, name) for name in names} if names else {"": value}
     return next((found for name, part in parts.items() for found in _wrong(part, name)), None)
 
 
 def _wrong(value: Any, place: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, float | int):
-        if why := _why(value, place):
+        if (why := _why(value, place)) and not _ANYTHING.search(place):
             yield place, why
+    elif isinstance(value, tuple | list):
+        for index, each in enumerate(value):
+            yield from _wrong(each, _under(place, str(index)))
     elif isinstance(value, Mapping):
         for name, each in value.items():
             yield from _wrong(each, _under(place, name))
@@ -44,6 +70,8 @@ def _wrong(value: Any, place: str) -> Iterator[tuple[str, str]]:
 def _why(value: float, place: str) -> str | None:
     if isinstance(value, float) and not math.isfinite(value):
         return f"is {value}"
+    if abs(value) > MOST:
+        return f"is more than {MOST}"
     return f"is {value}, less than 0" if value < 0 and not place.endswith(_EITHER_SIDE) else None
 
 

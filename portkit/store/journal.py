@@ -18,12 +18,14 @@ import datetime
 import errno
 import fcntl
 import hashlib
+import itertools
 import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from portkit.errors import ReportError
 from portkit.model import SCHEMA_VERSION, Counters, DeviceProbe, End, Header, Record, Resume
@@ -247,21 +249,8 @@ def read_report(path: Path) -> Report:
         ReportError: no such file, not a report, a newer schema, a damaged line, a doubled
             record or lines after the end. The place names file, line and field.
     """
-    with _as_report_error(path, verb="read"):
-        content = path.read_bytes()
-    lines = content.split(b"\n")
-    unfinished = lines.pop()  # empty where the last line ends as it must
-    if _is_whole(unfinished):
-        lines.append(unfinished)
-        unfinished = b""
-    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-    if not numbered:
-        raise ReportError(
-            "its header is cut off, or it is no report" if unfinished.strip() else "is empty",
-            place=str(path),
-            remedy="name a report that `pytest --benchmark` wrote; this one holds no record",
-        )
-    return _assemble(path, numbered, cut_off=bool(unfinished.strip()))
+    with _as_report_error(path, verb="read"), path.open("rb") as file:
+        return _assemble(path, _Lines(path, file))
 
 
 def why_no_report(path: Path) -> str | None:
@@ -282,7 +271,45 @@ def why_no_report(path: Path) -> str | None:
 
 
 _LONGEST_HEADER = 1 << 26
-"""Bytes: a longer first line is no header."""
+"""Bytes: a longer first line is no header, which may name the failure of every kernel."""
+
+_LONGEST_LINE = 1 << 20
+"""Bytes: no other line is longer; a record's has 8192 at most."""
+
+
+class _Lines:
+    """The lines of a report one by one, blank ones left out; memory holds one."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path = path
+        self._file = file
+        self.cut_off = False  # whether the last line has no end
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        """Number and content of each.
+
+        Raises:
+            ReportError: a line is longer than any of a report.
+        """
+        longest = _LONGEST_HEADER
+        for number in itertools.count(1):
+            line = self._file.readline(longest)
+            if len(line) == longest and not line.endswith(b"\n"):
+                raise ReportError(
+                    f"a line of more than {longest - 1} bytes, which no report has",
+                    place=f"{self._path}:{number}",
+                    remedy="name a report that `pytest --benchmark` wrote",
+                )
+            if not line or self._is_cut(line):
+                return
+            if line.strip():
+                yield number, line
+                longest = _LONGEST_LINE
+
+    def _is_cut(self, line: bytes) -> bool:
+        """Whether it is a last line without its end; one that lost its newline alone is whole."""
+        self.cut_off = bool(line.strip()) and not line.endswith(b"\n") and not _is_whole(line)
+        return self.cut_off
 
 
 def read_blob(report: Path, address: str) -> bytes:
@@ -313,9 +340,16 @@ def _is_whole(line: bytes) -> bool:
     return True
 
 
-def _assemble(path: Path, lines: list[tuple[int, bytes]], *, cut_off: bool) -> Report:
-    """The report of its numbered lines, blank ones left out."""
-    number, line = lines[0]
+def _assemble(path: Path, lines: _Lines) -> Report:
+    """The report of its lines."""
+    numbered = iter(lines)
+    number, line = next(numbered, (0, b""))
+    if not line:
+        raise ReportError(
+            "its header is cut off, or it is no report" if lines.cut_off else "is empty",
+            place=str(path),
+            remedy="name a report that `pytest --benchmark` wrote; this one holds no record",
+        )
     place = f"{path}:{number}"
     kind, body = schema.parse(line, place)
     if kind != "header":
@@ -324,13 +358,13 @@ def _assemble(path: Path, lines: list[tuple[int, bytes]], *, cut_off: bool) -> R
     header = schema.decode(kind, body, version, place)
     assert isinstance(header, Header)
     reading = _Reading(path, header)
-    for number, line in lines[1:]:
+    for number, line in numbered:
         place = f"{path}:{number}"
         kind, body = schema.parse(line, place)
         reading.take(schema.decode(kind, body, version, place), number)
         reading.sums.append(body["sum"])
     records = tuple(reading.latest.values())
-    partial = _why_partial(header, len(records), reading.end, cut_off=cut_off)
+    partial = _why_partial(header, len(records), reading.end, cut_off=lines.cut_off)
     return Report(
         str(path),
         header,

@@ -5,16 +5,20 @@ The result depends on what the reports hold, not on the order or place of their 
 - A report given twice, or copied, counts once; of a whole copy and a partial one the
   whole counts.
 - Where runs differ in the source of a cell, the source of the newest run is shown.
-- Then, for compiled and emulated rows, the newest Triton.
-- Then a whole run before a partial one, and the newest run.
+- Compiled and emulated rows are of one Triton, the newest or the one asked for; beside a
+  measured row they stand only where that is its Triton too. All others are drift.
+- Then a whole run before a partial one, and the newest run. The others stay behind it:
+  those alike (:mod:`portkit.store.alike`) as its spread, the rest apart, each with its reason.
 """
 
 from __future__ import annotations
 
 import collections
-import os
+import functools
+import gc
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,7 +26,9 @@ from packaging.version import InvalidVersion, Version
 
 from portkit.errors import ReportError
 from portkit.model import Counters, DeviceProbe, Evidence, Header, Record
-from portkit.store.journal import Report, read_report, why_no_report
+from portkit.store.alike import by_toolchain, why_apart
+from portkit.store.journal import Report
+from portkit.store.sources import Sources, find
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,17 @@ class Row:
     other_runs: tuple[Record, ...]  # newest first, of any host and toolchain
     older_source: bool  # another evidence of the cell has a newer source
     counters: Counters | None = None  # of that record
+
+    @property
+    def spread(self) -> tuple[Record, ...]:
+        """The record and its repetitions: what run-to-run and node-to-node spread are taken from."""
+        return self.record, *(each for each in self.other_runs if why_apart(self.record, each) is None)
+
+    @property
+    def apart(self) -> Mapping[str, int]:
+        """Why other runs are no repetitions → how many."""
+        reasons = (why_apart(self.record, each) for each in self.other_runs)
+        return dict(sorted(collections.Counter(why for why in reasons if why).items()))
 
 
 @dataclass(frozen=True)
@@ -45,48 +62,41 @@ class Dataset:
     partial: Mapping[str, str]  # run id → why
     paths: Mapping[str, str] = field(default_factory=dict, compare=False)  # run id → report; its blobs lie beside it
     probes: tuple[DeviceProbe, ...] = ()  # of every run, in the order of its headers
+    triton: str | None = None  # version of all compiled and emulated rows; None where there are none
+    drift: tuple[Row, ...] = ()  # compiled and emulated rows that are known of other versions alone
+    sources: Sources | None = field(default=None, compare=False, repr=False)  # keeps what archives unpacked to
 
 
-def merge(paths: Sequence[Path]) -> Dataset:
-    """Merge reports from files and from folders, searched for ``*.jsonl`` at any depth.
+def merge(paths: Sequence[Path], triton: str | None = None) -> Dataset:
+    """Merge reports from files, archives, and folders searched for ``*.jsonl`` at any depth.
 
     A file of a folder that does not begin as a report is left out, with a warning.
 
+    Args:
+        paths: where the reports are.
+        triton: version whose compiled and emulated rows are shown; the newest by default.
+
     Raises:
         ReportError: a path does not exist, a folder holds no report, a report can't be
-            read, or two reports of one run differ.
+            read, two reports of one run differ, or no row is of that Triton.
     """
-    found = _Found()
-    for path in paths:
-        found.add(path)
-    reports = _without_copies(read_report(path) for _, path in sorted(found.files.items()))
-    dataset = _merged(sorted(reports, key=_age))
-    return replace(dataset, warnings=(*sorted(found.left_out), *dataset.warnings))
+    sources = find(paths)
+    with _no_garbage():
+        reports = _without_copies(sources.read())
+        dataset = _merged(sorted(reports, key=_age), triton)
+    return replace(dataset, warnings=(*sorted(sources.left_out), *dataset.warnings), sources=sources)
 
 
-@dataclass
-class _Found:
-    """The files that paths name."""
-
-    files: dict[str, Path] = field(default_factory=dict)  # real path → as it was named
-    left_out: set[str] = field(default_factory=set)  # why, in words
-
-    def add(self, path: Path) -> None:
-        """Add a report, or all reports of a folder."""
-        files = self._of_folder(path) if path.is_dir() else [path]
-        self.files |= {os.path.realpath(file): file for file in files}
-
-    def _of_folder(self, folder: Path) -> list[Path]:
-        files = {file: why_no_report(file) for file in folder.rglob("*.jsonl") if file.is_file()}
-        self.left_out |= {f"left out {file.relative_to(folder)}: {why}" for file, why in files.items() if why}
-        reports = [file for file, why in files.items() if why is None]
-        if not reports:
-            raise ReportError(
-                "no report in this folder" + "".join(f"; {text}" for text in sorted(self.left_out)),
-                place=str(folder),
-                remedy="run `pytest --benchmark` first, or name a folder with *.jsonl reports",
-            )
-        return reports
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """No search for circles among millions of records, which have none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _without_copies(reports: Iterable[Report]) -> list[Report]:
@@ -121,35 +131,73 @@ class _Ranking:
     run_rank: Mapping[str, int]  # 0 is the oldest
     partial: Mapping[str, str]
     newest_source: Mapping[str, str]  # cell_key → source_hash
+    triton: str | None  # of the table
 
-    def __call__(self, record: Record) -> tuple[bool, Version, bool, int]:
+    def __call__(self, record: Record) -> tuple[bool, bool, Version, bool, int]:
         keys = record.keys
+        compiler = by_toolchain(record)
         return (
+            compiler and record.triton == self.triton,
             keys.source_hash == self.newest_source[keys.cell_key],
-            _version(record.triton) if _by_toolchain(record) else _NO_VERSION,
+            version_of(record.triton) if compiler else _NO_VERSION,
             record.run_id not in self.partial,
             self.run_rank[record.run_id],
         )
 
 
-def _merged(reports: Sequence[Report]) -> Dataset:
+def _merged(reports: Sequence[Report], triton: str | None) -> Dataset:
     records = [record for report in reports for record in report.records]
     partial = {report.header.run_id: report.partial for report in reports if report.partial}
     ranking = _Ranking(
         run_rank={report.header.run_id: rank for rank, report in enumerate(reports)},
         partial=partial,
         newest_source={record.keys.cell_key: record.keys.source_hash for record in records},
+        triton=_triton_of_the_table(records, triton),
     )
     groups = collections.defaultdict(list)
     for record in records:
         groups[record.keys.cell_key, record.evidence.value].append(record)
     counters = {report.header.run_id: report.counters for report in reports}
-    rows = tuple(_row(groups[key], ranking, counters) for key in sorted(groups))
+    shown, drift = _of_one_triton([_row(groups[key], ranking, counters) for key in sorted(groups)], ranking.triton)
     headers = tuple(report.header for report in reports)
-    paths = {report.header.run_id: report.path for report in reports}
     probes = tuple(probe for report in reports for probe in report.probes)
-    warnings = (*_failure_warnings(headers), *_warnings(rows, partial), *_sharing_warnings(probes))
-    return Dataset(headers, rows, warnings, partial, paths, probes)
+    return Dataset(
+        headers,
+        shown,
+        (*_failure_warnings(headers), *_warnings(shown, drift, partial), *_sharing_warnings(probes)),
+        partial,
+        {report.header.run_id: report.path for report in reports},
+        probes,
+        ranking.triton,
+        drift,
+    )
+
+
+def _triton_of_the_table(records: Iterable[Record], asked: str | None) -> str | None:
+    """The version asked for, else the newest that compiled or emulated rows have.
+
+    Raises:
+        ReportError: none has the version asked for.
+    """
+    known = {record.triton for record in records if by_toolchain(record)}
+    if asked is not None and asked not in known:
+        raise ReportError(
+            f"no compiled or emulated row is of Triton {asked}",
+            place="--triton",
+            remedy=f"name one of {', '.join(in_order(known)) or 'none: no such rows'}",
+        )
+    return asked or max(known, key=version_of, default=None)
+
+
+def _of_one_triton(rows: Sequence[Row], triton: str | None) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Rows of the table, and those that are of another Triton than the table or the measured row beside them."""
+    measured = {row.record.keys.cell_key: row.record.triton for row in rows if row.record.evidence is Evidence.MEASURED}
+
+    def fits(row: Row) -> bool:
+        beside = measured.get(row.record.keys.cell_key, triton)
+        return not by_toolchain(row.record) or triton == row.record.triton == beside
+
+    return tuple(row for row in rows if fits(row)), tuple(row for row in rows if not fits(row))
 
 
 CountersOfRuns = Mapping[str, Mapping[tuple[str, str], Counters]]
@@ -162,15 +210,12 @@ def _row(records: Iterable[Record], ranking: _Ranking, counters: CountersOfRuns)
     return Row(shown, tuple(others), stale, counters[shown.run_id].get((shown.keys.cell_key, shown.evidence.value)))
 
 
-def _by_toolchain(record: Record) -> bool:
-    """Whether the row depends on the compiler alone, so that its version ranks before age."""
-    return record.evidence in (Evidence.COMPILED, Evidence.EMULATED)
-
-
 _NO_VERSION = Version("0")
 
 
-def _version(text: str | None) -> Version:
+@functools.cache
+def version_of(text: str | None) -> Version:
+    """A version to put in order; what is none, or unknown, before all others."""
     try:
         return Version(text or "0")
     except InvalidVersion:
@@ -205,15 +250,15 @@ _CAUSES = 10
 _CAUSE_CHARACTERS = 200
 
 
-def _warnings(rows: Sequence[Row], partial: Mapping[str, str]) -> Iterator[str]:
+def _warnings(rows: Sequence[Row], drift: Sequence[Row], partial: Mapping[str, str]) -> Iterator[str]:
     yield from (f"run {run} is partial: {why}" for run, why in sorted(partial.items()))
-    yield from _source_warnings(rows)
-    yield from _triton_warnings(rows)
+    yield from _source_warnings([*rows, *drift])
+    yield from _triton_warnings(rows, drift)
     yield from _host_warnings(rows)
 
 
 def _source_warnings(rows: Sequence[Row]) -> Iterator[str]:
-    sources: dict[str, set[str]] = collections.defaultdict(set)
+    sources: dict[str, set[str]] = collections.defaultdict(set)  # cell_key → source hashes
     cases: dict[str, str] = {}
     for row in rows:
         key = row.record.keys.cell_key
@@ -222,29 +267,38 @@ def _source_warnings(rows: Sequence[Row]) -> Iterator[str]:
     changed = collections.Counter(cases[key] for key, hashes in sources.items() if len(hashes) > 1)
     stale = collections.Counter(row.record.cell.case for row in rows if row.older_source)
     for case, cells in sorted(changed.items()):
-        text = f"{case}: the source changed between runs in {_count(cells, 'cell')}; the newest source is shown"
+        named = _some(sorted(set().union(*(sources[key] for key, its in cases.items() if its == case))))
+        text = f"{case}: the source changed between runs in {_count(cells, 'cell')} ({named}); the newest is shown"
         if stale[case]:
             text += f", but {_count(stale[case], 'row')} only of an older one (marked)"
         yield text
 
 
-def _triton_warnings(rows: Sequence[Row]) -> Iterator[str]:
-    compiled = [row for row in rows if _by_toolchain(row.record)]
-    mixed = [row for row in compiled if len(_tritons([row])) > 1]
+def _some(names: Sequence[str], most: int = 4) -> str:
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])
+
+
+def _triton_warnings(rows: Sequence[Row], drift: Sequence[Row]) -> Iterator[str]:
+    mixed = [row for row in rows if by_toolchain(row.record) and len(_tritons([row])) > 1]
     if mixed:
         count, versions = _count(len(mixed), "compiled row"), ", ".join(_tritons(mixed))
-        yield f"of several Triton versions ({versions}) the newest is shown: {count}"
-    shown = _in_order(row.record.triton for row in compiled)
-    if len(shown) > 1:
-        yield f"compiled rows shown beside each other come from different Triton versions: {', '.join(shown)}"
+        yield f"of several Triton versions ({versions}) {mixed[0].record.triton} is shown, the others as drift: {count}"
+    if drift:
+        versions = ", ".join(in_order(row.record.triton for row in drift))
+        yield (
+            f"of another Triton than the table or the measured row beside them ({versions}), so shown as drift alone: "
+            f"{_count(len(drift), 'compiled row')}; --triton chooses the table's"
+        )
 
 
 def _tritons(rows: Iterable[Row]) -> list[str]:
-    return _in_order(record.triton for row in rows for record in (row.record, *row.other_runs))
+    return in_order(record.triton for row in rows for record in (row.record, *row.other_runs))
 
 
-def _in_order(versions: Iterable[str | None]) -> list[str]:
-    return sorted({version or "unknown" for version in versions}, key=lambda text: (_version(text), text))
+def in_order(versions: Iterable[str | None]) -> list[str]:
+    """Versions without repeats, oldest first."""
+    return sorted({version or "unknown" for version in versions}, key=lambda text: (version_of(text), text))
 
 
 def _host_warnings(rows: Sequence[Row]) -> Iterator[str]:

@@ -52,7 +52,9 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _LINE_ENDS = re.compile(r"\r\n?")
-_UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 _Kept = TypeVar("_Kept", bound=Value)
 
@@ -74,7 +76,7 @@ def _plain_value(value: Any, form: Callable[[Any], Any]) -> Any:
 
 
 def clean(text: str) -> str:
-    r"""A text that any program can show: no escape sequences, control characters or lone surrogates.
+    r"""A text that any program can show: no escape sequences, control or direction characters, lone surrogates.
 
     >>> clean("\x1b[31mred\x1b[0m, \x07bell, \udcff")
     'red, ?bell, ?'
@@ -168,7 +170,7 @@ def decode(kind: str, body: Body, version: int, place: str) -> Value:
         raise ReportError("the checksum is wrong: the line was edited or damaged", place=place, remedy=_REMEDY_DAMAGED)
     if version != SCHEMA_VERSION:
         text = _canonical(upgrade(kind, fields, version))
-    return _validate(kind, text, place)
+    return _validate(kind, _shown(text), place)
 
 
 def upgrade(kind: str, body: Body, version: int) -> Body:
@@ -223,6 +225,11 @@ def _canonical(fields: Body) -> str:
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
+def _shown(text: str) -> str:
+    """The canonical JSON with clean texts: another program may have written what no terminal should get."""
+    return _canonical(_cleaned(json.loads(text))) if "\\u" in text else text
+
+
 def _checksum(kind: str, text: str) -> str:
     return hashlib.sha256(f"{kind} {text}".encode()).hexdigest()[:_SUM_DIGITS]
 
@@ -237,7 +244,13 @@ def _validate(kind: str, text: str, place: str) -> Value:
         value = _adapter(kind).validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
         raise _field_error(error, place) from None
-    if wrong := impossible(value):
+    if isinstance(value, Header) and not _RUN_ID.fullmatch(value.run_id):
+        raise ReportError(
+            f"a run is not named {value.run_id[:80]!r}: letters, digits, '.', '_' and '-' make a name, 100 at most",
+            place=f"{place}: run_id",
+            remedy=_REMEDY_DAMAGED,
+        )
+    if wrong := impossible(value, text):
         field, why = wrong
         raise ReportError(f"no run can have taken this: it {why}", place=f"{place}: {field}", remedy=_REMEDY_DAMAGED)
     return value

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import threading
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -137,6 +137,10 @@ def test_two_skus_are_two_targets_at_the_same_time(tmp_path):
     assert {(each.cell.target, each.device) for each in found} == {("h200", "d0"), ("h100pcie", "d2")}
 
 
+def vars_of(value):
+    return [getattr(value, each.name) for each in fields(value)]
+
+
 def test_each_gpu_is_probed_once_before_its_cells(tmp_path):
     path = tmp_path / "diary"
     probes = [probe_job(device, CATALOG.get("h200")) for device in H200S]
@@ -144,7 +148,7 @@ def test_each_gpu_is_probed_once_before_its_cells(tmp_path):
     first = [each for each in said if isinstance(each, Probed)]
     assert sorted(each.probe.device_id for each in first) == ["d0", "d1"]
     for device in ("d0", "d1"):
-        mine = [x for x in said if device in (getattr(x, "result", None) or x.probe).__dict__.values()]
+        mine = [x for x in said if device in vars_of(getattr(x, "result", None) or x.probe)]
         assert isinstance(mine[0], Probed)
     check_no_overlap(read_diary(path))
 

@@ -180,7 +180,7 @@ def huge_record():
         outcome=Outcome(Status.WRONG_RESULT, Stage.VERIFY, wide),
         nulls={f"part{i}": wide for i in range(100)},
         asked={f"query{i}": "x" * 100 for i in range(100)},
-        work=Work(1, 10**4000, 1),
+        work=Work(1, 2**62, 1),
     )
     return make_record(
         found,

@@ -87,8 +87,8 @@ def test_the_newest_source_is_shown_and_an_older_one_beside_it_is_marked(tmp_pat
     shown = {row.record.evidence: (row.record.build.registers_per_thread, row.older_source) for row in dataset.rows}
     assert shown == {Evidence.COMPILED: (2, False), Evidence.MEASURED: (9, True)}
     assert dataset.warnings[1] == (
-        "softmax: the source changed between runs in 1 cell; the newest source is shown, "
-        "but 1 row only of an older one (marked)"
+        "softmax: the source changed between runs in 1 cell (5555555555555555, 6666666666666666); "
+        "the newest is shown, but 1 row only of an older one (marked)"
     )
 
 
@@ -99,7 +99,13 @@ def test_compiled_rows_show_the_newest_triton_before_the_newest_run(tmp_path):
     write(tmp_path, older_triton, numbered(older_triton, 9))
     dataset = merge([tmp_path])
     assert registers(dataset) == [10]
-    assert dataset.warnings == ("of several Triton versions (3.9.1, 3.10.0) the newest is shown: 1 compiled row",)
+    assert dataset.warnings == (
+        "of several Triton versions (3.9.1, 3.10.0) 3.10.0 is shown, the others as drift: 1 compiled row",
+    )
+    asked = merge([tmp_path], triton="3.9.1")
+    assert (registers(asked), asked.triton) == ([9], "3.9.1")
+    with pytest.raises(ReportError, match=r"no compiled or emulated row is of Triton 3\.8\n.*one of 3\.9\.1, 3\.10\.0"):
+        merge([tmp_path], triton="3.8")
 
 
 def test_measured_rows_of_two_hosts_are_named(tmp_path):
@@ -139,9 +145,10 @@ def six_reports(tmp_path_factory):
 def test_six_reports_together(six_reports):
     _, dataset = six_reports
     shown = {row.record.evidence: row.record.run_id for row in dataset.rows}
-    assert shown == {Evidence.COMPILED: "run6", Evidence.MEASURED: "run4"}  # newest Triton; newest whole run
+    assert shown == {Evidence.MEASURED: "run4"}  # newest whole run; its Triton is not the newest
+    assert {row.record.run_id for row in dataset.drift} == {"run6"}
     assert [h.run_id for h in dataset.headers] == [f"run{n}" for n in range(1, 7)]
-    assert len(dataset.warnings) == 4  # partial, source, Triton, toolchains
+    assert len(dataset.warnings) == 4  # partial, source, drift, toolchains
 
 
 @given(names=st.permutations(range(6)), order=st.permutations(range(6)), as_folder=st.booleans())
