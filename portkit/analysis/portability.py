@@ -214,14 +214,15 @@ def _why_unknown(record: Record, clock: str) -> str:
 
 
 def _shares(efficiencies: Sequence[Efficiency], catalog: Catalog) -> Iterator[Share]:
-    timed = any(each.time_ms is not None for each in efficiencies)
-    for name, targets in sets_of((each.target for each in efficiencies), catalog).items():
-        inside = [each for each in efficiencies if each.target in targets]
-        known = {each.target: each.efficiency for each in inside if each.efficiency is not None}
-        if known and timed:
-            left_out = {each.target: each.reason or "" for each in inside if each.efficiency is None}
-            steps = cascade(known)
-            yield Share(name, tuple(sorted(known)), steps[-1][1], steps, left_out)
+    """Portability over each set of targets whose efficiency is known, if any of them has a time."""
+    known = {each.target: each.efficiency for each in efficiencies if each.efficiency is not None}
+    if all(each.time_ms is None for each in efficiencies):
+        return
+    unknown = {each.target: each.reason or "" for each in efficiencies if each.efficiency is None}
+    for name, targets in sets_of(known, catalog).items():
+        steps = cascade({target: known[target] for target in targets})
+        left_out = {x: why for x, why in unknown.items() if name == "all" or name in _kinds(x, catalog)}
+        yield Share(name, targets, steps[-1][1], steps, left_out)
 
 
 def _one_a_target(point: Point) -> list[Row]:

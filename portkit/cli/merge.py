@@ -12,11 +12,19 @@ from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
 from portkit.analysis.rows import comparison
 from portkit.errors import ReportError
+from portkit.render.findings import SHOWN
 from portkit.render.table import LAYOUTS, render
 from portkit.store.journal import write_whole
 from portkit.store.merge import merge
 
 LAYOUT_OF_SUFFIX = {".md": "github", ".json": "json", ".txt": "plain"}
+
+
+def _count(context: click.Context, option: click.Parameter, value: str) -> int | None:
+    """A number; None for ``all``."""
+    if value != "all" and not value.isdecimal():
+        raise click.BadParameter(f"{value!r} is neither a number nor all", context, option)
+    return None if value == "all" else int(value)
 
 
 @click.command("merge", short_help="Merge reports into one table of kernels × targets.")
@@ -27,7 +35,17 @@ LAYOUT_OF_SUFFIX = {".md": "github", ".json": "json", ".txt": "plain"}
 @click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
 @click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
 @click.option("--expect", "expected", metavar="TARGETS", default="", help="Exit with 1 where a target has no row.")
-def command(
+@click.option("--reference", metavar="TARGET", help="Take ratios of all measured rows to this target.")
+@click.option(
+    "--findings",
+    "shown",
+    metavar="N|all",
+    callback=_count,
+    default=str(SHOWN),
+    show_default=True,
+    help="How many findings to show, or all.",
+)
+def command(  # noqa: PLR0913, PLR0917 — one option each
     paths: tuple[Path, ...],
     output: Path | None,
     layout: str | None,
@@ -35,6 +53,8 @@ def command(
     targets: str,
     triton: str | None,
     expected: str,
+    reference: str | None,
+    shown: int | None,
 ) -> int:
     """Merge reports into one table of kernels × targets.
 
@@ -46,9 +66,9 @@ def command(
     if output is not None:
         _refuse_report(output, paths)
     dataset = merge(paths or (Path("reports/local"),), triton)
-    whole = expect(comparison(dataset), _names(expected))
+    whole = expect(comparison(dataset, reference), _names(expected))
     merged = choose(whole, _names(kernels), _names(targets))
-    text = render(merged, layout)
+    text = render(merged, layout, shown)
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -22,8 +22,6 @@ from portkit.targets.catalog import Catalog, load_catalog
 
 __all__ = ["Finding", "Rule", "Severity", "findings", "rule", "rules"]
 
-_ORDER = list(Severity)
-
 
 @functools.cache
 def rules() -> tuple[Rule, ...]:
@@ -74,7 +72,7 @@ def findings(
 
 def _place(finding: Finding) -> tuple[object, ...]:
     return (
-        _ORDER.index(finding.severity),
+        finding.severity.rank,
         finding.rule,
         finding.kernel,
         finding.direction.value,

@@ -18,6 +18,11 @@ class Severity(enum.StrEnum):
     WARNING = "warning"  # it costs time, or changes results within their limits
     INFO = "info"  # it explains a difference, or limits what can be said
 
+    @property
+    def rank(self) -> int:
+        """0 is the gravest."""
+        return list(Severity).index(self)
+
 
 ONLY_BUILT = "Only built, never run there: what it costs in time on {targets} is not known."
 
