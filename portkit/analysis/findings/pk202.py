@@ -19,9 +19,10 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
 def _text(rows: list[Row], others: list[Row]) -> str:
     what = listed(dict.fromkeys(text for row in rows for each in signals(row) for text in _missing(each)))
     return (
-        f"{what.capitalize()} on {listed(names(rows))}, and {'is' if len(names(others)) == 1 else 'are'} native on "
-        f"{listed(names(others))}. Operands take the room and the rate of the wider type, and conversions are made of "
-        "several integer operations an element."
+        f"{what[:1].upper() + what[1:]} on {listed(names(rows))}; {listed(names(others))} "
+        f"{'has' if len(names(others)) == 1 else 'have'} instructions for it. Operands take the room and the rate "
+        "of the "
+        "wider type, and conversions are made of several integer operations an element."
     )
 
 

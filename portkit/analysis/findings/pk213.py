@@ -14,11 +14,9 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
         rows = [row for row in point.attempts if refused_option(row)]
         if rows:
             others = [row for row in point.attempts if row not in rows and row.record.outcome.status.good]
-            takes = (
-                f", and {'takes' if len(names(others)) == 1 else 'take'} it: {listed(names(others))}" if others else ""
-            )
+            takes = f" {listed(names(others))} {'takes' if len(names(others)) == 1 else 'take'} it." if others else ""
             text = (
-                f"The launch is refused: {each(rows, refused_option)}{takes}. "
+                f"The launch is refused: {each(rows, refused_option)}.{takes} "
                 "The operation does not run there until the option is left out or has another value."
             )
             yield rule.finding(point, rows, others, text)
