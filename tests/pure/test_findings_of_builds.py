@@ -164,7 +164,13 @@ def test_memory_over_2_gib():
     ],
 )
 def test_memory_within_2_gib(target, kind, size):
-    assert found("PK206", built(target, specialization={"X": kind}, largest_bytes=size)) == []
+    row = built(target, {"global_operations": 4}, specialization={"X": kind}, largest_bytes=size)
+    assert found("PK206", row) == []
+
+
+def test_memory_over_2_gib_that_buffer_operations_reach():
+    row = built("mi300x", {"buffer_operations": 4}, specialization={"X": "*bf16"}, largest_bytes=GIB2)
+    assert found("PK206", row) == []
 
 
 def test_offsets_that_overflow():

@@ -31,7 +31,8 @@ def _lost(row: Row) -> Iterator[Launch]:
     """Launches with a pointer that is not known to stay within a 32-bit offset, since its memory is too large."""
     if platform(row) is Platform.ROCM:
         for launch in launches(row):
-            if (launch.largest_bytes or 0) > _LIMIT and any(map(_is_wide, launch.specialization.values())):
+            wide = any(map(_is_wide, launch.specialization.values()))
+            if (launch.largest_bytes or 0) > _LIMIT and wide and (launch.signals or {}).get("global_operations"):
                 yield launch
 
 

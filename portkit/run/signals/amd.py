@@ -12,7 +12,7 @@ _CLASSES = (
     ("f8", re.compile(r"fp8|bf8|f8f6f4")),
     ("tf32", re.compile(r"xf32")),
     ("f64", re.compile(r"f64")),
-    ("i8", re.compile(r"i8")),
+    ("i8", re.compile(r"iu?8")),
     ("f16", re.compile(r"f16")),
     ("f32", re.compile(r"f32$")),
 )
