@@ -11,7 +11,7 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from portkit.analysis.findings.points import Point
+from portkit.analysis.findings.points import Point, by_operation
 from portkit.analysis.portability import harmonic_mean
 from portkit.model import Direction, Record
 from portkit.store.merge import Row
@@ -54,10 +54,7 @@ class Tuning:
 
 def tuned(points: Iterable[Point]) -> tuple[Tuning, ...]:
     """Operations of which two targets or more have times of two variants or more."""
-    groups: dict[tuple[object, ...], list[Point]] = collections.defaultdict(list)
-    for point in points:
-        groups[point.case, point.direction, point.shape, point.dtype].append(point)
-    made = (_tuning(tuple(group)) for group in groups.values())
+    made = (_tuning(tuple(group)) for group in by_operation(points).values())
     return tuple(each for each in made if each is not None)
 
 

@@ -23,7 +23,7 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from portkit.analysis.findings.points import Point
+from portkit.analysis.findings.points import Point, by_operation
 from portkit.errors import CatalogError, ReportError, nearest
 from portkit.model import Direction, Record, Status, Timed
 from portkit.store.merge import Row
@@ -38,9 +38,6 @@ UNSUPPORTED = frozenset(
     }
 )
 """Statuses that prove that a target does not run the operation in this variant."""
-
-Operation = tuple[str, Direction, tuple[int, ...], str]
-"""Case, direction, shape and dtype."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +122,7 @@ def cascade(efficiencies: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
 
 def portabilities(points: Iterable[Point], catalog: Catalog) -> tuple[Portability, ...]:
     """Efficiency and portability of every variant that any target measured."""
-    groups: dict[Operation, list[Point]] = collections.defaultdict(list)
-    for point in points:
-        groups[point.case, point.direction, point.shape, point.dtype].append(point)
-    return tuple(each for group in groups.values() for each in _of_operation(group, catalog))
+    return tuple(each for group in by_operation(points).values() for each in _of_operation(group, catalog))
 
 
 def sets_of(targets: Iterable[str], catalog: Catalog) -> dict[str, tuple[str, ...]]:

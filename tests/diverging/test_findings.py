@@ -22,7 +22,7 @@ TABLE = Path(__file__).parent / "findings.csv"
 TRITON = "3.7.1"  # of the table
 
 FAILURES = {
-    Status.OUT_OF_RESOURCES: {"PK103", "PK105", "PK106"},
+    Status.OUT_OF_RESOURCES: {"PK103", "PK105", "PK106", "PK109"},
     Status.UNSUPPORTED: {"PK212", "PK213", "PK216", "PK306"},
     Status.COMPILER_CRASH: {"PK211", "PK217"},
     Status.COMPILE_ERROR: {"PK211", "PK212", "PK217"},

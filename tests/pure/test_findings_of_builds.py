@@ -40,6 +40,7 @@ LIMITS = {
     "PK103": "shared memory 98304 B > 65536 B",
     "PK105": "threads 2048 > 1024",
     "PK106": "tensor memory 1024 columns > 512 columns",
+    "PK109": "grid y 65536 blocks > 65535",
 }
 
 
@@ -279,6 +280,14 @@ def test_an_option_that_the_host_leaves_out_is_not_without_effect():
     assert found("PK214", *rows) == []
     rows[1] = built("mi300x", variant="b", options={"waves_per_eu": 2}, constants={"BLOCK": "1"}, binary_hash="b")
     assert found("PK214", *rows) == []
+
+
+def test_rows_of_another_source_are_not_held_against_each_other():
+    bad, good = built("mi300x", {"dot.f32": 1}), built("h200", {"dot.f32": 1, "matrix.tf32": 8})
+    keys = dataclasses.replace(good.record.keys, source_hash="another")
+    other = dataclasses.replace(good, record=dataclasses.replace(good.record, keys=keys))
+    assert found("PK201", bad, good) != []
+    assert found("PK201", bad, other) == []
 
 
 def test_compile_time_out_of_line():

@@ -78,6 +78,16 @@ def test_repeatable_on_one_target():
         assert found("PK308", *(judged(target, repeatable=same) for target in ("h200", "mi300x"))) == []
 
 
+@pytest.mark.parametrize("status", [Status.OUT_OF_BOUNDS, Status.DATA_RACE, Status.DEVICE_FAULT])
+def test_faults_on_one_target(status):
+    bad = judged("mi300x", EMULATED, status=status, message="store past the end of out")
+    (one,) = found("PK309", bad, judged("h200"))
+    assert (one.targets, one.against) == (("mi300x",), ("h200",))
+    assert f"{status} (store past the end of out) on mi300x" in one.explanation
+    assert found("PK309", bad, judged("h200", status=status)) == []
+    assert found("PK309", judged("mi300x"), judged("h200", status=WRONG)) == []
+
+
 def test_speedup_that_does_not_carry_over():
     rows = [timed("h200", 0.5, 1.0), timed("mi300x", 0.8, 1.0)]  # 2.00 and 1.25
     (one,) = found("PK401", *rows)
@@ -218,7 +228,7 @@ def test_nodes_that_differ_by_more_than_the_gain(times, fires):
     assert found("PK505", row) == []
 
 
-NEED_A_RUN = [f"PK{n}" for n in (108, 301, 307, 308, *range(401, 408), *range(501, 506))]
+NEED_A_RUN = [f"PK{n}" for n in (108, 301, 307, 308, 309, *range(401, 408), *range(501, 506))]
 
 
 @pytest.mark.parametrize("rule", NEED_A_RUN)

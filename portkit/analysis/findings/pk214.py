@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import collections
 import itertools
 from collections.abc import Iterable, Iterator
 
-from portkit.analysis.findings.points import Context, Point, launches
+from portkit.analysis.findings.points import Context, Point, by_operation, launches
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed, names
 from portkit.store.merge import Row
 
@@ -28,10 +27,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
 
 def _variants(points: Iterable[Point]) -> Iterator[tuple[Point, Point]]:
     """Pairs of variants of one operation."""
-    groups: dict[tuple[object, ...], list[Point]] = collections.defaultdict(list)
-    for point in points:
-        groups[point.case, point.direction, point.shape, point.dtype].append(point)
-    for group in groups.values():
+    for group in by_operation(points).values():
         yield from itertools.combinations(group, 2)
 
 

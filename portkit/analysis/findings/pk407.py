@@ -38,7 +38,7 @@ def _series(points: Iterable[Point]) -> list[list[tuple[Point, Row]]]:
     for point in points:
         for row in point.measured:
             if row.record.work:
-                key = (point.case, point.direction, point.dtype, point.variant, row.record.cell.target)
+                key = (point.case, point.direction, point.dtype, point.variant, point.source, row.record.cell.target)
                 groups[key].append((point, row))
     return [sorted(group, key=lambda each: _bytes(each[1])) for group in groups.values()]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from portkit.analysis.distance import Distance
@@ -19,6 +19,9 @@ NO_SIGNALS: Mapping[str, int] = {}
 _BEST_BUILD = (Evidence.MEASURED, Evidence.COMPILED, Evidence.EMULATED)
 """Where a target has several rows of one point, the first of these stands for its binary."""
 
+Operation = tuple[str, Direction, tuple[int, ...], str, str]
+"""Case, direction, shape, dtype and source hash."""
+
 Test = Callable[[Mapping[str, int]], bool]
 
 
@@ -31,7 +34,13 @@ class Point:
     shape: tuple[int, ...]
     dtype: str
     variant: str
+    source: str  # hash of the case's source: rows of another source are another point
     rows: tuple[Row, ...]  # by target and evidence
+
+    @property
+    def operation(self) -> Operation:
+        """What its variants have alike."""
+        return self.case, self.direction, self.shape, self.dtype, self.source
 
     @functools.cached_property
     def measured(self) -> tuple[Row, ...]:
@@ -42,6 +51,11 @@ class Point:
     def ran(self) -> tuple[Row, ...]:
         """Rows that were judged: measured and emulated."""
         return tuple(x for x in self.rows if x.record.verdict and x.record.evidence in _BEST_BUILD)
+
+    @functools.cached_property
+    def ran_or_died(self) -> tuple[Row, ...]:
+        """Rows that were tried in silicon or emulated, whatever became of them."""
+        return tuple(x for x in self.rows if x.record.evidence in (Evidence.MEASURED, Evidence.EMULATED))
 
     @functools.cached_property
     def binaries(self) -> tuple[Row, ...]:
@@ -89,16 +103,24 @@ class Context:
             return None
 
 
+def by_operation(points: Iterable[Point]) -> dict[Operation, list[Point]]:
+    """Points of one operation together, its variants in order."""
+    groups: dict[Operation, list[Point]] = collections.defaultdict(list)
+    for point in points:
+        groups[point.operation].append(point)
+    return dict(groups)
+
+
 def points_of(rows: Sequence[Row]) -> tuple[Point, ...]:
     """Rows by the operation they are about, in the order of names and shapes."""
-    groups: dict[tuple[str, str, tuple[int, ...], str, str], list[Row]] = collections.defaultdict(list)
+    groups: dict[tuple[str, str, tuple[int, ...], str, str, str], list[Row]] = collections.defaultdict(list)
     for row in rows:
-        cell = row.record.cell
-        groups[cell.case, cell.direction.value, cell.shape, cell.dtype, cell.variant].append(row)
+        cell, source = row.record.cell, row.record.keys.source_hash
+        groups[cell.case, cell.direction.value, cell.shape, cell.dtype, cell.variant, source].append(row)
     return tuple(
-        Point(case, Direction(direction), shape, dtype, variant, tuple(sorted(groups[key], key=_place)))
+        Point(case, Direction(direction), shape, dtype, variant, source, tuple(sorted(groups[key], key=_place)))
         for key in sorted(groups)
-        for case, direction, shape, dtype, variant in [key]
+        for case, direction, shape, dtype, variant, source in [key]
     )
 
 
