@@ -42,6 +42,56 @@ DTYPE_BYTES: Mapping[str, int] = {
 """Bytes per element of each dtype a matrix may name (PyTorch's names)."""
 
 
+SIGNALS: Mapping[str, str] = {
+    # asked for by the source
+    **{f"dot.{kind}": f"products of tiles of {kind}" for kind in ("f8", "f16", "f32", "f64", "i8")},
+    "dot.scaled": "products of tiles with block scales (mx formats)",
+    "exp": "natural exponentials",
+    "exp2": "exponentials of base 2",
+    "max_number": "maxima and minima that give the number where one operand is a NaN",
+    "max_nan": "maxima and minima that give a NaN where one operand is one",
+    "fp8_from": "conversions from fp8",
+    "fp8_to": "conversions to fp8",
+    "atomic_float": "atomic operations on floating-point numbers",
+    "atomic_compare": "atomic compare-and-swap",
+    "inline_asm": "blocks of inline assembly",
+    "library.nvidia": "calls of NVIDIA's device library",
+    "library.amd": "calls of AMD's device library",
+    "ask.warp_specialize": "loops that ask for warp specialisation",
+    "ask.eviction": "loads and stores that ask for an eviction policy",
+    **{f"mul_add.{kind}": f"products of {kind} that a sum takes" for kind in ("f32", "f16", "bf16")},
+    "offsets32": "pointers moved by an offset that comes of a 32-bit product",
+    "tile": "elements of the largest tensor of a block",
+    # in Triton's layout of it
+    "warp_specialized": "regions in which warps were given different work",
+    "buffer_operations": "AMD buffer operations, whose offsets are 32 bits wide",
+    "staged_loads": "loads of pipelined loops that go to shared memory by way of registers",
+    # in LLVM's IR
+    "division64": "64-bit integer divisions by a value known at run time alone",
+    "llvm_lines": "lines of the optimised LLVM IR",
+    # in the machine's text
+    **{f"matrix.{kind}": f"matrix instructions on {kind}" for kind in ("f8", "f16", "tf32", "f32", "f64", "i8")},
+    "matrix.scaled": "matrix instructions with block scales",
+    "matrix.other": "matrix instructions on other types",
+    "async_copies": "copies to shared memory that pass no register",
+    "atomic_cas": "atomic compare-and-swap instructions",
+    "atomic_native": "other atomic instructions",
+    "fp8_convert": "conversions from and to fp8 in one instruction",
+    "fp8_narrow": "of them, those to fp8",
+    "fp8_saturate": "of those, or of modes set for them, what clamps to the largest number",
+    "exp_flushing": "exponential instructions that flush denormals",
+    "exp_keeping": "exponential instructions that keep them",
+    "exp_scaled": "exponentials that are scaled before and after the instruction, so that denormals are kept",
+    **{f"fma.{kind}": f"fused multiply-adds of {kind}" for kind in ("f32", "f16", "bf16")},
+    "mul_add_apart": "float32 sums of a product that was rounded before",
+    "division_exact": "float32 divisions rounded as IEEE 754 says",
+    "division_fast": "float32 divisions to 2 ulp",
+    "eviction": "loads and stores with an eviction policy",
+    "global_operations": "AMD loads, stores and atomics with 64-bit addresses",
+}
+"""What a launch's ``signals`` count → its meaning. Those of the machine's text are counted as they stand there."""
+
+
 class Platform(enum.StrEnum):
     """The software stack a target belongs to; Triton calls ROCm's ``hip``."""
 
@@ -530,6 +580,9 @@ class Launch:
     forward: bool = False  # made by the forward pass of a backward cell, whose figures leave it out
     count: int = 1  # times that one call makes it, all alike
     loaded: Loaded | None = None  # None where no device of this host loaded it
+    signals: Mapping[str, int] | None = None  # of SIGNALS, those that are not 0; None: not read
+    largest_elements: int | None = None  # that the widest tensor argument spans; None: not known
+    largest_bytes: int | None = None  # of the largest memory behind a tensor argument; None: not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from portkit.errors import ReportError
 
 
 def choose(comparison: Comparison, kernels: Sequence[str] = (), targets: Sequence[str] = ()) -> Comparison:
-    """The rows of these kernels on these targets; an empty choice means all.
+    """The rows and findings of these kernels on these targets; an empty choice means all.
+
+    Portability and tuning stay those of all targets: a part of a set is another set.
 
     Args:
         comparison: the whole.
@@ -24,7 +26,18 @@ def choose(comparison: Comparison, kernels: Sequence[str] = (), targets: Sequenc
     _check("kernel", kernels, {row.kernel for row in comparison.rows})
     _check("target", targets, {row.target for row in comparison.rows})
     rows = tuple(row for row in comparison.rows if _any(row.kernel, kernels) and _any(row.target, targets))
-    return replace(comparison, rows=rows)
+    return replace(
+        comparison,
+        rows=rows,
+        findings=tuple(x for x in comparison.findings if _any(x.kernel, kernels) and _some(x.targets, targets)),
+        portability=tuple(x for x in comparison.portability if _any(x.kernel, kernels)),
+        tuning=tuple(x for x in comparison.tuning if _any(x.kernel, kernels)),
+        ratios=tuple(x for x in comparison.ratios if _any(x.kernel, kernels) and _any(x.target, targets)),
+    )
+
+
+def _some(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    return any(_any(name, patterns) for name in names)
 
 
 def _any(name: str, patterns: Sequence[str]) -> bool:

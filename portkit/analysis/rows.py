@@ -13,9 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from portkit.analysis.autotune import Tuning as Tuned
+from portkit.analysis.autotune import tuned
 from portkit.analysis.distance import Distance, distances
 from portkit.analysis.drift import Drift, drifts
+from portkit.analysis.findings import Finding, findings
+from portkit.analysis.findings.points import points_of
 from portkit.analysis.functions import FUSED, NO_COUNTERS, FunctionRow, function_rows
+from portkit.analysis.portability import Portability, portabilities
+from portkit.analysis.portability import Ratio as TargetRatio
+from portkit.analysis.portability import ratios as ratios_to
 from portkit.analysis.roofline import Roofline, probe_of, roofline
 from portkit.analysis.spread import Repeats, Spread, ceiling_spread, cell_spread, repeats
 from portkit.model import (
@@ -132,6 +139,11 @@ class Comparison:
     spreads: tuple[Spread, ...] = ()  # how far devices of one SKU are apart
     triton: str | None = None  # version of all compiled and emulated rows
     drift: tuple[Drift, ...] = ()  # how their figures are under other versions
+    findings: tuple[Finding, ...] = ()  # the gravest first
+    portability: tuple[Portability, ...] = ()  # of every variant that was measured
+    tuning: tuple[Tuned, ...] = ()  # of operations with times of several variants on several targets
+    reference: str | None = None  # target that ``ratios`` are taken to
+    ratios: tuple[TargetRatio, ...] = ()
     expected_targets: tuple[str, ...] = ()  # targets that must have rows, as they were asked for
     missing: tuple[str, ...] = ()  # those of them that have none
 
@@ -146,10 +158,19 @@ class Comparison:
         return any(row.older_source for row in self.rows)
 
 
-def comparison(dataset: Dataset) -> Comparison:
-    """Kernels × targets with every figure, in the table's order."""
+def comparison(dataset: Dataset, reference: str | None = None) -> Comparison:
+    """Kernels × targets with every figure, in the table's order.
+
+    Args:
+        dataset: merged reports.
+        reference: target to take ratios to; none are taken unless it is given.
+
+    Raises:
+        ReportError: nothing was measured on the reference.
+    """
     order = _target_order(dataset)
-    known = {target.name: target for target in load_catalog()}
+    catalog = load_catalog()
+    known = {target.name: target for target in catalog}
     ran = _emulated_binaries(dataset.rows)
     made = (
         comparison_row(row, dataset.probes, known.get(row.record.cell.target), ran.get(_binaries(row.record), ()))
@@ -159,6 +180,7 @@ def comparison(dataset: Dataset) -> Comparison:
     counts: dict[Evidence, collections.Counter[Status]] = {}
     for evidence in Evidence:
         counts[evidence] = collections.Counter(row.status for row in rows if row.evidence is evidence)
+    points, apart, spreads = points_of(dataset.rows), distances(dataset), cell_spread(dataset)
     measured = {row.platform for row in rows if row.evidence is Evidence.MEASURED}
     return Comparison(
         runs=dataset.headers,
@@ -169,9 +191,14 @@ def comparison(dataset: Dataset) -> Comparison:
         warnings=dataset.warnings,
         not_measured=tuple(platform for platform in Platform if platform not in measured),
         rows=tuple(rows),
-        distances=distances(dataset),
+        distances=apart,
         probes=dataset.probes,
-        spreads=(*ceiling_spread(dataset.probes), *cell_spread(dataset)),
+        spreads=(*ceiling_spread(dataset.probes), *spreads),
+        findings=findings(dataset, catalog=catalog, apart=apart, spreads=spreads),
+        portability=portabilities(points, catalog),
+        tuning=tuned(points),
+        reference=reference,
+        ratios=ratios_to(points, reference) if reference else (),
         triton=dataset.triton,
         drift=drifts(dataset),
     )

@@ -13,12 +13,20 @@ from portkit.analysis.rows import Comparison, comparison
 from portkit.cli.outputs import layout_of, refuse_report, write
 from portkit.cli.summaries import is_summary, merged_summaries, missing, parquet, summaries
 from portkit.errors import ReportError
+from portkit.render.findings import SHOWN
 from portkit.render.summary import render_summary
 from portkit.render.table import LAYOUTS, render
 from portkit.store.merge import merge
 from portkit.store.summary import ENDING, summary
 
 PATH = click.Path(path_type=Path)
+
+
+def _count(context: click.Context, option: click.Parameter, value: str) -> int | None:
+    """A number; None for ``all``."""
+    if value != "all" and not value.isdecimal():
+        raise click.BadParameter(f"{value!r} is neither a number nor all", context, option)
+    return None if value == "all" else int(value)
 
 
 @click.command("merge", short_help="Merge reports into one table of kernels × targets.")
@@ -30,6 +38,16 @@ PATH = click.Path(path_type=Path)
 @click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
 @click.option("--expect", "expected", metavar="TARGETS", default="", help="Exit with 1 where a target has no row.")
 @click.option("--summary", "summary_file", type=PATH, help="Parquet file to write: one row for every record.")
+@click.option("--reference", metavar="TARGET", help="Take ratios of all measured rows to this target.")
+@click.option(
+    "--findings",
+    "shown",
+    metavar="N|all",
+    callback=_count,
+    default=str(SHOWN),
+    show_default=True,
+    help="How many findings to show, or all.",
+)
 def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     paths: tuple[Path, ...],
     output: Path | None,
@@ -39,6 +57,8 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     triton: str | None,
     expected: str,
     summary_file: Path | None,
+    reference: str | None,
+    shown: int | None,
 ) -> int:
     """Merge reports into one table of kernels × targets.
 
@@ -55,9 +75,9 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     dataset = merge(paths, triton)
     if summary_file is not None:
         write(summary_file, parquet(summary(dataset)))
-    whole = expect(comparison(dataset), _names(expected))
+    whole = expect(comparison(dataset, reference), _names(expected))
     merged = choose(whole, _names(kernels), _names(targets))
-    _put(render(merged, layout), output, merged)
+    _put(render(merged, layout, shown), output, merged)
     return _told_missing(merged.missing)
 
 

@@ -26,8 +26,10 @@ from portkit.render.columns import (
     plain_table,
     whole,
 )
+from portkit.render.findings import SHOWN, findings_markdown, findings_plain
 from portkit.render.measured import device_lines, measured_github, measured_plain
 from portkit.render.merged import MISSING, drift_lines, targets_table
+from portkit.render.portability import portability_lines, ratio_lines, tuning_lines
 from portkit.store.schema import plain
 
 EVIDENCE_MEANS: Final[Mapping[Evidence, str]] = {
@@ -49,12 +51,18 @@ _CONFIGURATIONS: Final = (
 _ERROR_BAR: Final = "± at a time: half of what lies between the fastest and the slowest node of the SKU."
 
 
-def render(comparison: Comparison, layout: str) -> str:
-    """The comparison in a layout of :data:`LAYOUTS`, with a newline at its end."""
-    return LAYOUTS[layout](comparison) + "\n"
+def render(comparison: Comparison, layout: str, findings: int | None = SHOWN) -> str:
+    """The comparison in a layout of :data:`LAYOUTS`, with a newline at its end.
+
+    Args:
+        comparison: what to show.
+        layout: name of the layout.
+        findings: the most that are told, those alike counted once; None for all. JSON has all.
+    """
+    return LAYOUTS[layout](comparison, findings) + "\n"
 
 
-def _github(comparison: Comparison) -> str:
+def _github(comparison: Comparison, findings: int | None) -> str:
     notes = Notes()
     columns = [*_kernel_columns(comparison), *_COLUMNS]
     table = github_table(columns, comparison.rows, notes)
@@ -64,9 +72,13 @@ def _github(comparison: Comparison) -> str:
         _bullets(_head(comparison)),
         *(["## Warnings", _bullets(comparison.warnings)] if comparison.warnings else []),
         *(["## Targets", targets] if (targets := targets_table(comparison, "github")) else []),
+        *(["## Findings", told] if (told := findings_markdown(comparison.findings, findings)) else []),
         "## Rows",
         table,
         *(["## Measured", measured] if measured else []),
+        *([f"## Against {comparison.reference}", _bullets(ratio_lines(comparison))] if comparison.ratios else []),
+        *(["## Portability", _bullets(shares)] if (shares := portability_lines(comparison)) else []),
+        *(["## Variants", _bullets(tuning)] if (tuning := tuning_lines(comparison)) else []),
         *(["## Devices", _bullets(devices)] if (devices := device_lines(comparison)) else []),
         *(["## NaN and Inf in the inputs", _bullets(nonfinite)] if (nonfinite := _nonfinite(comparison)) else []),
         *(["## Outputs on the same inputs", _bullets(_distances(comparison))] if comparison.distances else []),
@@ -89,7 +101,7 @@ def tables(comparison: Comparison) -> str:
 _MARK: Final = re.compile(r" \[\d+\]")
 
 
-def _plain(comparison: Comparison) -> str:
+def _plain(comparison: Comparison, findings: int | None) -> str:
     notes = Notes()
     parts = [
         _wrapped(_head(comparison)),
@@ -97,6 +109,10 @@ def _plain(comparison: Comparison) -> str:
         targets_table(comparison, "plain"),
         plain_table(_COLUMNS, comparison.rows, _group, notes) if comparison.rows else "no rows",
         measured_plain(comparison, notes),
+        findings_plain(comparison.findings, findings),
+        _wrapped(ratio_lines(comparison)),
+        _wrapped(portability_lines(comparison)),
+        _wrapped(tuning_lines(comparison)),
         _wrapped(device_lines(comparison)),
         _wrapped(_nonfinite(comparison)),
         _wrapped(_distances(comparison)),
@@ -132,11 +148,16 @@ def _distances(comparison: Comparison) -> Iterable[str]:
         yield f"pairs of runs whose outputs can't be compared: {len(reasons)} ({reasons[0]})"
 
 
-def _json(comparison: Comparison) -> str:
+def _json(comparison: Comparison, findings: int | None) -> str:
+    del findings  # data is whole
     return json.dumps(plain(comparison), indent=1, allow_nan=False)
 
 
-LAYOUTS: Final[Mapping[str, Callable[[Comparison], str]]] = {"github": _github, "plain": _plain, "json": _json}
+LAYOUTS: Final[Mapping[str, Callable[[Comparison, int | None], str]]] = {
+    "github": _github,
+    "plain": _plain,
+    "json": _json,
+}
 
 
 def _figure(name: str, form: Callable[[float], str], *, worst: bool = False) -> Callable[[ComparisonRow, Notes], str]:

@@ -36,8 +36,12 @@ from portkit.run.hints import ignored_hints
 from portkit.run.loaded import ask_driver
 from portkit.run.miscompiled import missing_parts
 from portkit.run.shim import Answers, ClaimDevice, LaunchRefusedError
+from portkit.run.signals import read_signals
 from portkit.run.tuning import TunedCall, follow_absent, marked_trials, summarize, timer_of_nothing
 from portkit.targets.occupancy import broken_limits, occupancy
+
+_BEFORE_ARGUMENTS = 6
+"""What a launcher takes between the grid and the kernel's arguments: stream, function, metadata, hooks."""
 
 CompiledKernel = triton.compiler.CompiledKernel
 
@@ -94,8 +98,14 @@ class Recorder:
         self._idle: list[str] = []
         self._known: dict[str, Launch] = {}  # cache hash → what every launch of the kernel has alike
 
-    def record(self, kernel: Any, grid: Grid) -> None:
-        """Add one launch of a compiled kernel; of trials one a kernel and grid."""
+    def record(self, kernel: Any, grid: Grid, arguments: Sequence[Any] = ()) -> None:
+        """Add one launch of a compiled kernel; of trials one a kernel and grid.
+
+        Args:
+            kernel: Triton's compiled kernel.
+            grid: blocks in each direction.
+            arguments: what it is launched with; of launches that are alike, the first's count.
+        """
         if 0 in grid:
             self._idle.append(kernel.name)
             return
@@ -103,7 +113,8 @@ class Recorder:
             return
         if not self.trial and not self._new(kernel.hash, grid):
             return
-        launch = self.describe(kernel, grid)
+        elements, size = extents(arguments)
+        launch = dataclasses.replace(self.describe(kernel, grid), largest_elements=elements, largest_bytes=size)
         self._counts.append(1)
         self._launches.append(_Recorded(launch, kernel.hash, self.call))
         if self.call:
@@ -196,6 +207,7 @@ class Recorder:
             lacks=missing_parts(kernel.asm, kernel.kernel),
             ignored=ignored_hints(kernel.asm),
             limits_broken=broken_limits(arch, **needs),
+            signals=read_signals(arch.platform, kernel.asm),
             loaded=ask_driver(kernel, self.target, resources.threads_per_block) if self.loads else None,
         )
 
@@ -342,6 +354,18 @@ def _triton_figures(kernel: Any) -> dict[str, int]:
     return figures
 
 
+def extents(arguments: Sequence[Any]) -> tuple[int | None, int | None]:
+    """Most elements that a tensor spans from its first to its last, and most bytes of the memory behind one.
+
+    None where no argument is a tensor that says so.
+    """
+    with torch._C.DisableTorchFunction():
+        tensors = [each for each in arguments if isinstance(each, torch.Tensor) and each.numel()]
+        spans = [1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True)) for x in tensors]
+        sizes = [x.untyped_storage().nbytes() for x in tensors]
+    return max(spans, default=None), max(sizes, default=None)
+
+
 def _hook_compiler(recorder: Recorder) -> None:
     triton.compiler.compile = recorder.timed_compile(triton.compiler.compile)
     triton.knobs.compilation.listener = recorder.listen
@@ -349,7 +373,7 @@ def _hook_compiler(recorder: Recorder) -> None:
 
 def _launcher(recorder: Recorder, kernel: Any, launch: Callable[..., Any]) -> Callable[..., Any]:
     def run(gx: int, gy: int, gz: int, *rest: Any) -> Any:
-        recorder.record(kernel, whole(kernel.name, gx, gy, gz))
+        recorder.record(kernel, whole(kernel.name, gx, gy, gz), rest[_BEFORE_ARGUMENTS:])
         return launch(gx, gy, gz, *rest)
 
     return run

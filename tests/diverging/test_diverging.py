@@ -2,66 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
-import triton
+from cells import MATRIX, ROWS, cell_of
 from table import Row, rows
 
-from portkit.model import Cell, Direction, Evidence, PlannedCell, Stage
-from portkit.plan.cases import introspect
 from portkit.plan.matrix import read_matrix
-from portkit.run.jobs import Limits
-from portkit.run.limits import STAGE_SECONDS
-from portkit.run.session import Session, chains_for
-from portkit.targets.catalog import load_catalog
-
-MATRIX = Path(__file__).parent / "matrix.yaml"
-HASTY, PATIENT = 20.0, 200.0  # seconds of one kernel; rows took up to 55 on two idle cores, the timeout over 100
-
-ROWS = [row for row in rows() if row.triton == triton.__version__.partition("+")[0]]
-
-
-@pytest.fixture(scope="session")
-def declarations():
-    """Kernel of the matrix → its case, read in a child process as a run does."""
-    found = introspect([kernel.source for kernel in read_matrix(MATRIX).kernels], ())
-    assert not found.failures
-    return found.cases
-
-
-def cell_of(row: Row, declarations) -> Cell:
-    """The cell that a row speaks of: exactly one kernel of its case has the variant."""
-    (declared,) = (
-        case
-        for name, case in declarations.items()
-        if name.partition("_")[0] == row.case and row.variant in case.variants
-    )
-    (shape,), (dtype,) = declared.shapes, declared.dtypes
-    return Cell(declared.source.name, Direction.FORWARD, shape, dtype, row.variant, row.target)
-
-
-@pytest.fixture(scope="session")
-def results(request, declarations):
-    """What became of every cell that this run selects, all built together."""
-    chosen = [item.callspec.params["row"] for item in request.session.items if item.originalname == "test_status"]
-    cells = {cell_of(row, declarations): row for row in chosen}
-    catalog = load_catalog()
-    chains = chains_for(
-        [PlannedCell(cell, Evidence.COMPILED) for cell in cells],
-        {name: case.source for name, case in declarations.items()},
-        {row.target: catalog.get(row.target) for row in chosen},
-    )
-    seconds = PATIENT if any(row.slow for row in chosen) else HASTY
-    limits = Limits(len(os.sched_getaffinity(0)), stage_seconds={**STAGE_SECONDS, Stage.COMPILE: seconds})
-    session = Session(limits)
-    try:
-        yield {cells[result.cell]: result for result in session.results(chains)}
-    finally:
-        session.close()
 
 
 @pytest.mark.parametrize(

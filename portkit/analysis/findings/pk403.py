@@ -1,0 +1,69 @@
+"""Less than the bytes it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from portkit.analysis.findings.points import Context
+from portkit.analysis.findings.rule import Finding, Rule, Severity
+from portkit.analysis.roofline import dram_bytes
+from portkit.store.merge import Row
+
+_SHARE = 0.6
+"""Share of the fusion bound below which it counts as missed."""
+_LAUNCH = 1.5  # time on events ÷ time of kernels
+_OCCUPANCY = 50.0  # per cent
+_TRAFFIC = 1.25  # bytes counted ÷ bytes of the work model
+
+
+def _check(rule: Rule, context: Context) -> Iterator[Finding]:
+    for point in context.points:
+        for row in point.measured:
+            share = _share(row)
+            if share is not None and share < _SHARE:
+                causes = list(_causes(row)) or ["none of launches, occupancy and traffic that was measured explains it"]
+                text = (
+                    f"On {row.record.cell.target} fusing gains {100 * share:.0f} % of what the saved bytes allow: "
+                    f"{'; '.join(causes)}. The rest could be had with the same algorithm."
+                )
+                yield rule.finding(
+                    point, [row], [each for each in point.measured if (_share(each) or 0) >= _SHARE], text
+                )
+
+
+def _share(row: Row) -> float | None:
+    """Speedup on kernel time ÷ bound of fusion; None where either is unknown or fusing saves no bytes."""
+    timing, work = row.record.timing, row.record.work
+    ratio = timing.speedup_kernel.get("eager") if timing else None
+    if ratio is None or work is None or work.fusion_bound <= 1:
+        return None
+    return ratio.value / work.fusion_bound
+
+
+def _causes(row: Row) -> Iterator[str]:
+    timing = row.record.timing
+    if timing and timing.fused.trace and timing.fused.trace.median_ms:
+        ratio = timing.fused.events.median_ms / timing.fused.trace.median_ms
+        if ratio > _LAUNCH:
+            yield f"a call takes {ratio:.1f} times as long as its kernels, so launches tax it"
+    fused = row.counters.functions.get("fused") if row.counters else None
+    if fused and fused.occupancy_achieved_pct is not None and fused.occupancy_achieved_pct < _OCCUPANCY:
+        yield f"achieved occupancy is {fused.occupancy_achieved_pct:.0f} %"
+    moved = dram_bytes(fused) if fused else None
+    if moved is not None and row.record.work and moved > _TRAFFIC * row.record.work.fused_bytes:
+        yield f"{moved / row.record.work.fused_bytes:.2f} times the bytes of the work model cross the memory"
+
+
+RULE = Rule(
+    id="PK403",
+    title="Less than the bytes it saves",
+    severity=Severity.INFO,
+    evidence="kernel times, counters and work model of measured rows",
+    cause="A memory-bound chain can gain from fusing what it saves in bytes, and the kernel gains less. The "
+    "launch takes a fixed time, too few waves hide the latency of memory, or more bytes cross than the "
+    "work model says.",
+    cost="The rest of the gain is there to be had without another algorithm.",
+    remedy="Small launches: CUDA or HIP graphs, or one kernel for several. Low occupancy: PK107 and PK404. "
+    "Traffic: PK405.",
+    check=_check,
+)

@@ -1,0 +1,41 @@
+"""Another variant wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from portkit.analysis.autotune import tuned
+from portkit.analysis.findings.points import Context
+from portkit.analysis.findings.rule import Finding, Rule, Severity, listed
+
+_PENALTY = 1.05
+"""Time of the other target's winner ÷ time of the own, from which on they differ."""
+
+
+def _check(rule: Rule, context: Context) -> Iterator[Finding]:
+    for tuning in tuned(context.points):
+        worst = max(tuning.transfers, key=lambda each: each.penalty or 0, default=None)
+        if worst is None or worst.penalty is None or worst.penalty < _PENALTY:
+            continue
+        operation = (tuning.kernel, tuning.direction, tuning.shape, tuning.dtype)
+        points = [x for x in context.points if (x.case, x.direction, x.shape, x.dtype) == operation]
+        rows = {row.record.cell.target: (point, row) for point in points for row in point.measured}
+        point, row = rows[worst.on]
+        text = (
+            f"The fastest variant is {listed(f'{variant} on {target}' for target, variant in tuning.winners.items())}. "
+            f"That of {worst.of} takes {worst.penalty:.2f} times as long on {worst.on} as its own winner."
+        )
+        yield rule.finding(point, [row], [rows[worst.of][1]], text, of_variant=False)
+
+
+RULE = Rule(
+    id="PK406",
+    title="Another variant wins",
+    severity=Severity.INFO,
+    evidence="times of all variants of measured rows",
+    cause="The best tile, number of warps and stages depend on registers, shared memory, warp size and "
+    "bandwidth, so the winner of one target is not that of another.",
+    cost="A configuration that is fixed for all costs the transfer penalty on the others.",
+    remedy="Tune by the target, or take the variant that loses least over all of them: portkit merge names it.",
+    check=_check,
+)

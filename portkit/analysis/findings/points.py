@@ -1,0 +1,171 @@
+"""What rules look at: merged rows by the operation they are about."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from portkit.analysis.distance import Distance
+from portkit.analysis.spread import Spread
+from portkit.errors import CatalogError
+from portkit.model import Architecture, Direction, Evidence, Launch, Platform
+from portkit.store.merge import Dataset, Row
+from portkit.targets.catalog import Catalog
+
+NO_SIGNALS: Mapping[str, int] = {}
+
+_BEST_BUILD = (Evidence.MEASURED, Evidence.COMPILED, Evidence.EMULATED)
+"""Where a target has several rows of one point, the first of these stands for its binary."""
+
+Operation = tuple[str, Direction, tuple[int, ...], str, str]
+"""Case, direction, shape, dtype and source hash."""
+
+Test = Callable[[Mapping[str, int]], bool]
+
+
+@dataclass(frozen=True)
+class Point:
+    """All rows of one kernel case, direction, shape, dtype and variant: one operation on many targets."""
+
+    case: str
+    direction: Direction
+    shape: tuple[int, ...]
+    dtype: str
+    variant: str
+    source: str  # hash of the case's source: rows of another source are another point
+    rows: tuple[Row, ...]  # by target and evidence
+
+    @property
+    def operation(self) -> Operation:
+        """What its variants have alike."""
+        return self.case, self.direction, self.shape, self.dtype, self.source
+
+    @functools.cached_property
+    def measured(self) -> tuple[Row, ...]:
+        """Rows with a time."""
+        return tuple(x for x in self.rows if x.record.evidence is Evidence.MEASURED and x.record.timing)
+
+    @functools.cached_property
+    def ran(self) -> tuple[Row, ...]:
+        """Rows that were judged: measured and emulated."""
+        return tuple(x for x in self.rows if x.record.verdict and x.record.evidence in _BEST_BUILD)
+
+    @functools.cached_property
+    def ran_or_died(self) -> tuple[Row, ...]:
+        """Rows that were tried in silicon or emulated, whatever became of them."""
+        return tuple(x for x in self.rows if x.record.evidence in (Evidence.MEASURED, Evidence.EMULATED))
+
+    @functools.cached_property
+    def binaries(self) -> tuple[Row, ...]:
+        """One row with a build a target."""
+        best: dict[tuple[str, str | None], Row] = {}
+        for row in sorted(self.rows, key=_preference):
+            if row.record.evidence in _BEST_BUILD and row.record.build and row.record.build.candidates:
+                best.setdefault((row.record.cell.target, row.record.cell.partition), row)
+        return tuple(row for row in self.rows if any(row is kept for kept in best.values()))
+
+    @functools.cached_property
+    def attempts(self) -> tuple[Row, ...]:
+        """One row a target that a compiler was asked to build for, whatever became of it."""
+        best: dict[str, Row] = {}
+        for row in sorted(self.rows, key=_preference):
+            if row.record.evidence in _BEST_BUILD:
+                best.setdefault(row.record.cell.target, row)
+        return tuple(best[name] for name in sorted(best))
+
+    def parted(self, bad: Callable[[Row], bool], good: Callable[[Row], bool]) -> tuple[list[Row], list[Row]]:
+        """Binaries that are of one kind and those of the other; both empty where either is."""
+        one, other = [x for x in self.binaries if bad(x)], [x for x in self.binaries if good(x)]
+        return (one, other) if one and other else ([], [])
+
+
+def _preference(row: Row) -> tuple[str, int]:
+    return row.record.cell.target, _BEST_BUILD.index(row.record.evidence) if row.record.evidence in _BEST_BUILD else 9
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that rules may look at."""
+
+    dataset: Dataset
+    points: tuple[Point, ...]
+    catalog: Catalog
+    distances: tuple[Distance, ...] = ()
+    spreads: tuple[Spread, ...] = ()
+
+    def architecture(self, row: Row) -> Architecture | None:
+        """Limits of a row's architecture; None where the catalogue does not know it."""
+        try:
+            return self.catalog.architecture(row.record.architecture or "")
+        except CatalogError:
+            return None
+
+
+def by_operation(points: Iterable[Point]) -> dict[Operation, list[Point]]:
+    """Points of one operation together, its variants in order."""
+    groups: dict[Operation, list[Point]] = collections.defaultdict(list)
+    for point in points:
+        groups[point.operation].append(point)
+    return dict(groups)
+
+
+def points_of(rows: Sequence[Row]) -> tuple[Point, ...]:
+    """Rows by the operation they are about, in the order of names and shapes."""
+    groups: dict[tuple[str, str, tuple[int, ...], str, str, str], list[Row]] = collections.defaultdict(list)
+    for row in rows:
+        cell, source = row.record.cell, row.record.keys.source_hash
+        groups[cell.case, cell.direction.value, cell.shape, cell.dtype, cell.variant, source].append(row)
+    return tuple(
+        Point(case, Direction(direction), shape, dtype, variant, source, tuple(sorted(groups[key], key=_place)))
+        for key in sorted(groups)
+        for case, direction, shape, dtype, variant, source in [key]
+    )
+
+
+def _place(row: Row) -> tuple[bool, str, str, int]:
+    record = row.record
+    amd = (record.architecture or "").startswith("gfx")
+    return amd, record.cell.target, record.cell.partition or "", list(Evidence).index(record.evidence)
+
+
+def launches(row: Row) -> Iterator[Launch]:
+    """Launches of a row's binary that its figures count."""
+    yield from row.record.build.candidates if row.record.build else ()
+
+
+def signals(row: Row) -> Iterator[Mapping[str, int]]:
+    """Signals of each launch that has been read for them."""
+    yield from (each.signals for each in launches(row) if each.signals is not None)
+
+
+def some_launch(row: Row, test: Test) -> bool:
+    """Whether the signals of any launch are so."""
+    return any(test(each) for each in signals(row))
+
+
+def total(row: Row, *wanted: str) -> int:
+    """How often signals count over all launches; names may end in ``.`` for all that begin so."""
+    found = (each.items() for each in signals(row))
+    return sum(n for items in found for name, n in items if any(_matches(name, one) for one in wanted))
+
+
+def count(each: Mapping[str, int], *wanted: str) -> int:
+    """The same of one launch."""
+    return sum(n for name, n in each.items() if any(_matches(name, one) for one in wanted))
+
+
+def _matches(name: str, wanted: str) -> bool:
+    return name.startswith(wanted) if wanted.endswith(".") else name == wanted
+
+
+def platform(row: Row) -> Platform:
+    """Platform of a row's target, by its architecture's name."""
+    return Platform.ROCM if (row.record.architecture or "").startswith("gfx") else Platform.CUDA
+
+
+def broken(row: Row, word: str) -> str:
+    """The first limit of the target that the row's binary breaks and that has this word; empty where none."""
+    build = row.record.build
+    return next((text for text in (build.limits_broken if build else ()) if text.startswith(word)), "")

@@ -1,0 +1,60 @@
+"""``portkit findings``: what differs between targets, as text or as data."""
+
+from __future__ import annotations
+
+import fnmatch
+from pathlib import Path
+
+import click
+
+from portkit.analysis.findings import Finding, Severity, findings, rules
+from portkit.errors import ReportError
+from portkit.render.findings import LAYOUTS
+from portkit.store.merge import merge
+
+
+@click.command("findings", short_help="What differs between targets, why, what it costs and what to change.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--format", "layout", type=click.Choice(sorted(LAYOUTS)), default="plain", show_default=True)
+@click.option("-r", "--rule", "wanted", metavar="IDS", default="", help="Rules by id or pattern (PK2*), with commas.")
+@click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
+@click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
+@click.option(
+    "--severity",
+    type=click.Choice([each.value for each in Severity]),
+    default=Severity.INFO.value,
+    show_default=True,
+    help="The least grave to show.",
+)
+@click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
+def command(  # one option each
+    paths: tuple[Path, ...], layout: str, wanted: str, kernels: str, targets: str, severity: str, triton: str | None
+) -> None:
+    """What differs between targets, why, what it costs and what to change.
+
+    PATHS are reports, archives of reports, or folders of them; reports/local by default.
+    """
+    dataset = merge(paths or (Path("reports/local"),), triton)
+    chosen = [each for each in rules() if _any([each.id], _names(wanted.upper()))]
+    if not chosen:
+        raise ReportError(f"no rule {wanted!r}", remedy="`portkit explain` lists the rules")
+    most = Severity(severity).rank
+    found = [
+        each
+        for each in findings(dataset, only=chosen)
+        if each.severity.rank <= most and _is_of(each, _names(kernels), _names(targets))
+    ]
+    text = LAYOUTS[layout](found, None)
+    click.echo(text or "no findings")
+
+
+def _is_of(found: Finding, kernels: list[str], targets: list[str]) -> bool:
+    return _any([found.kernel], kernels) and _any(found.targets, targets)
+
+
+def _any(names: list[str] | tuple[str, ...], patterns: list[str]) -> bool:
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,245 @@
+"""Rules on numerics, performance and measurement: each where it must fire, and where it must not."""
+
+import dataclasses
+
+import factories
+import pytest
+from found import clock, counted, failed, family, found, judged, places, ratio, timed
+
+from portkit.analysis.distance import Distance, OutputDistance
+from portkit.analysis.spread import Spread
+from portkit.model import DeviceProbe, Direction, Evidence, Status, Timed, Work
+
+EMULATED, MEASURED = Evidence.EMULATED, Evidence.MEASURED
+WRONG = Status.WRONG_RESULT
+
+
+@pytest.mark.parametrize("name", ["nan", "inf"])
+def test_nan_on_one_target(name):
+    rows = [
+        judged("mi300x", EMULATED, families={name: family(agree=False)}, signals={"max_number": 1}),
+        judged("h200", families={name: family()}),
+    ]
+    (one,) = found("PK301", *rows)
+    assert (one.targets, one.against, one.evidence) == (("mi300x",), ("h200",), (MEASURED, EMULATED))
+    assert f"With {name} in the input" in one.explanation
+    assert "maxima and minima give the number" in one.explanation
+
+
+@pytest.mark.parametrize("agree", [True, False, None])
+def test_nan_alike(agree):
+    rows = [judged(target, families={"nan": family(agree=agree)}) for target in ("mi300x", "h200")]
+    assert found("PK301", *rows) == []
+    assert found("PK301", judged("mi300x"), judged("h200", families={"nan": family(agree=False)})) == []
+
+
+def test_denormals_on_one_target():
+    rows = [
+        judged("mi300x", EMULATED, families={"denormal": family(WRONG)}),
+        judged("h200", families={"denormal": family()}),
+    ]
+    assert places("PK302", *rows) == [(("mi300x",), ("h200",))]
+    assert found("PK302", rows[0], judged("h200", families={"denormal": family(WRONG)})) == []
+    assert found("PK302", rows[1], judged("mi300x", families={"denormal": family()})) == []
+
+
+def test_wrong_on_one_target():
+    rows = [judged("mi300x", EMULATED, status=WRONG, error=4e-2), judged("h200", error=1e-7)]
+    (one,) = found("PK307", *rows)
+    assert (one.targets, one.against) == (("mi300x",), ("h200",))
+    assert "40000.00 on mi300x of its limit, and 0.10 on h200" in one.explanation
+
+
+def test_wrong_on_other_inputs_or_everywhere_is_no_difference():
+    wrong = judged("mi300x", status=WRONG, error=4e-2)
+    assert found("PK307", wrong, judged("h200", input_hash="another")) == []
+    assert found("PK307", wrong, judged("h200", status=WRONG, error=4e-2)) == []
+    assert found("PK307", judged("mi300x"), judged("h200")) == []
+
+
+@pytest.mark.parametrize(("ulp", "fires"), [(None, True), (3, False)])
+def test_outputs_that_part_in_nan(ulp, fires):
+    output = OutputDistance("0", "float32", False, 1024, 4, ulp, 1.0, 1.0)
+    names = [
+        f"{target} {evidence} (run {factories.RUN_ID})"
+        for target, evidence in (("h200", "measured"), ("mi300x", "emulated"))
+    ]
+    apart = Distance("softmax", Direction.FORWARD, (4096, 4096), "float32", *names, (output,))
+    rows = [judged("h200"), judged("mi300x", EMULATED)]
+    assert places("PK307", *rows, apart=(apart,)) == ([(("mi300x",), ("h200",))] if fires else [])
+
+
+def test_repeatable_on_one_target():
+    rows = [judged("mi300x", EMULATED, repeatable=False, runs=3), judged("h200", repeatable=True, runs=3)]
+    (one,) = found("PK308", *rows)
+    assert (one.targets, one.against) == (("mi300x",), ("h200",))
+    assert "in 3 runs on mi300x" in one.explanation
+    for same in (True, False, None):
+        assert found("PK308", *(judged(target, repeatable=same) for target in ("h200", "mi300x"))) == []
+
+
+@pytest.mark.parametrize("status", [Status.OUT_OF_BOUNDS, Status.DATA_RACE, Status.DEVICE_FAULT])
+def test_faults_on_one_target(status):
+    bad = judged("mi300x", EMULATED, status=status, message="store past the end of out")
+    (one,) = found("PK309", bad, judged("h200"))
+    assert (one.targets, one.against) == (("mi300x",), ("h200",))
+    assert f"{status} (store past the end of out) on mi300x" in one.explanation
+    assert found("PK309", bad, judged("h200", status=status)) == []
+    assert found("PK309", judged("mi300x"), judged("h200", status=WRONG)) == []
+
+
+def test_speedup_that_does_not_carry_over():
+    rows = [timed("h200", 0.5, 1.0), timed("mi300x", 0.8, 1.0)]  # 2.00 and 1.25
+    (one,) = found("PK401", *rows)
+    assert (one.targets, one.against) == (("mi300x",), ("h200",))
+    assert "2.00 (1.98 to 2.02) times as fast as eager on h200, and 1.25 (1.24 to 1.26) on mi300x" in one.explanation
+    assert "not known" not in one.explanation  # it was measured
+
+
+@pytest.mark.parametrize(("fused", "spread"), [(0.6, 0.01), (0.8, 0.4)])
+def test_speedup_that_carries_over(fused, spread):
+    assert found("PK401", timed("h200", 0.5, 1.0, spread=spread), timed("mi300x", fused, 1.0, spread=spread)) == []
+    assert found("PK401", timed("h200", 0.5, 1.0)) == []
+
+
+def test_speedup_within_what_nodes_differ_in():
+    rows = [timed("h200", 0.5, 1.0), timed("mi300x", 0.65, 1.0)]  # 2.00 and 1.54
+    assert found("PK401", *rows) != []
+    spread = Spread("mi300x", "events_ms", {"a": 0.6, "b": 0.7}, rows[1].record.cell)
+    assert found("PK401", *rows, spreads=(spread,)) == []
+
+
+def test_fusing_that_is_slower():
+    assert places("PK402", timed("h200", 1.0, 0.9), timed("mi300x", 0.5, 1.0)) == [(("h200",), ("mi300x",))]
+    assert "0.90 (0.89 to 0.91) of eager" in found("PK402", timed("h200", 1.0, 0.9))[0].explanation
+    assert found("PK402", timed("h200", 1.0, 0.9, spread=0.2)) == []
+    assert found("PK402", timed("h200", 0.9, 1.0)) == []
+
+
+def test_less_than_the_bytes_it_saves():
+    """Bound 4, gain on kernel time 2: half; a call takes 2 times as long as its kernels."""
+    row = timed("h200", 0.8, 1.6, trace=0.4, eager_trace=0.8, counted={"fused": counted(occupancy_achieved_pct=30.0)})
+    (one,) = found("PK403", row)
+    assert "gains 50 % of what the saved bytes allow: a call takes 2.0 times as long as its kernels" in one.explanation
+    assert "achieved occupancy is 30 %" in one.explanation
+    assert "bytes of the work model" not in one.explanation
+
+
+def test_most_of_the_bytes_it_saves():
+    assert found("PK403", timed("h200", 0.5, 2.0, trace=0.4, eager_trace=1.2)) == []  # 0.75 of 4
+    same = Work(fused_bytes=100, unfused_bytes=100, flops=1)
+    assert found("PK403", timed("h200", 0.8, 0.9, trace=0.4, eager_trace=0.4, work=same)) == []
+    assert found("PK403", timed("h200", 0.8, 1.6)) == []  # no kernel times
+
+
+@pytest.mark.parametrize(("achieved", "fires"), [(50.0, True), (65.0, False), (None, False)])
+def test_achieved_occupancy(achieved, fires):
+    rows = [timed("h200", counted={"fused": counted(occupancy_achieved_pct=achieved)})]
+    assert places("PK404", *rows) == ([(("h200",), ())] if fires else [])
+    assert found("PK404", timed("h200")) == []
+
+
+@pytest.mark.parametrize(("read", "fires"), [(90, True), (80, False), (None, False)])
+def test_traffic(read, fires):
+    """The work model has 100 B, 40 are written."""
+    rows = [timed("h200", counted={"fused": counted(dram_read_bytes=read)})]
+    assert places("PK405", *rows) == ([(("h200",), ())] if fires else [])
+    assert all("130 B crossed the memory in one call, 1.30 times" in one.explanation for one in found("PK405", *rows))
+
+
+def test_occupancy_lost_by_fusing():
+    low, full = counted(occupancy_theoretical_pct=50.0, occupancy_limiter="registers"), counted()
+    assert places("PK108", timed("h200", counted={"fused": low, "eager": full})) == [(("h200",), ())]
+    assert found("PK108", timed("h200", counted={"fused": full, "eager": low})) == []
+    assert found("PK108", timed("h200", counted={"fused": low})) == []
+
+
+def test_another_variant_wins():
+    """h200: w8 0.5, w16 0.6. mi300x: w8 0.9, w16 0.6, so h200's winner takes 1.5 times as long there."""
+    rows = [
+        timed("h200", 0.5, variant="w8"),
+        timed("h200", 0.6, variant="w16"),
+        timed("mi300x", 0.9, variant="w8"),
+        timed("mi300x", 0.6, variant="w16"),
+    ]
+    (one,) = found("PK406", *rows)
+    assert (one.targets, one.against, one.variant) == (("mi300x",), ("h200",), None)
+    assert "w8 on h200 and w16 on mi300x" in one.explanation
+    assert "That of h200 takes 1.50 times as long on mi300x" in one.explanation
+    assert found("PK406", *rows[:2]) == []
+    rows[2:] = [timed("mi300x", 0.59, variant="w8"), timed("mi300x", 0.6, variant="w16")]
+    assert found("PK406", *rows) == []
+
+
+def sized(rows: int, ms: float, target: str = "h200"):
+    work = Work(fused_bytes=rows * 1000, unfused_bytes=rows * 4000, flops=rows)
+    return timed(target, ms, 4 * ms, shape=(rows, 250), work=work)
+
+
+def test_a_cliff():
+    (one,) = found("PK407", sized(1000, 0.1), sized(2000, 0.4), sized(4000, 0.8))
+    assert one.shape == (2000, 250)
+    assert "from 10 GB/s at 1000x250 to 5 GB/s at 2000x250, 2.00 times" in one.explanation
+
+
+@pytest.mark.parametrize("times", [(0.1, 0.25), (0.001, 0.1)])
+def test_no_cliff(times):
+    assert found("PK407", sized(1000, times[0]), sized(2000, times[1])) == []
+    assert found("PK407", sized(1000, 0.1), sized(10_000, 10.0)) == []  # no neighbours
+    assert found("PK407", sized(1000, 0.1), sized(2000, 0.4, "mi300x")) == []
+
+
+def test_throttled():
+    assert places("PK501", timed("h200", throttled=("SW_THERMAL_SLOWDOWN",))) == [(("h200",), ())]
+    assert found("PK501", timed("h200")) == []
+
+
+def probe(processes: int | None, device: str = "d0d0") -> DeviceProbe:
+    return DeviceProbe(factories.RUN_ID, device, "h200", "2026-01-02T03:04:05+00:00", other_processes=processes)
+
+
+def test_shared_gpu():
+    (one,) = found("PK502", timed("h200"), probes=(probe(2),))
+    assert "h200 had 2 other processes" in one.explanation
+    for other in (probe(0), probe(None), probe(2, "another")):
+        assert found("PK502", timed("h200"), probes=(other,)) == []
+
+
+def test_too_few_samples():
+    few = timed("h200", fused=Timed(clock(0.5, 0.05, samples=8)))
+    (one,) = found("PK503", few)
+    assert "rests on 8 samples, with a 95 % interval of 10.0 % of it" in one.explanation
+    assert places("PK503", timed("h200", settled=False)) == [(("h200",), ())]
+    assert found("PK503", timed("h200", settled=True)) == []
+    assert found("PK503", timed("h200")) == []
+
+
+def test_no_counters():
+    (one,) = found("PK504", timed("h200"))
+    assert "no counters were asked for" in one.explanation
+    assert found("PK504", timed("h200", counted={"fused": counted()})) == []
+
+
+@pytest.mark.parametrize(("times", "fires"), [({"a": 0.5, "b": 0.6}, True), ({"a": 0.5, "b": 0.51}, False)])
+def test_nodes_that_differ_by_more_than_the_gain(times, fires):
+    row = timed("h200", 0.95, 1.0)  # 5 %
+    spread = Spread("h200", "events_ms", times, row.record.cell)
+    assert places("PK505", row, spreads=(spread,)) == ([(("h200",), ())] if fires else [])
+    assert found("PK505", row) == []
+
+
+NEED_A_RUN = [f"PK{n}" for n in (108, 301, 307, 308, 309, *range(401, 408), *range(501, 506))]
+
+
+@pytest.mark.parametrize("rule", NEED_A_RUN)
+def test_rows_that_were_never_run_say_nothing_of_runs(rule):
+    from found import built
+
+    rows = [built("h200"), built("mi300x"), failed("rx7900xtx", Status.UNSUPPORTED, "no")]
+    assert found(rule, *rows) == []
+
+
+def test_a_ratio_without_an_interval_claims_nothing():
+    bare = dataclasses.replace(ratio(0.9, 0.01), low=None, high=None)
+    row = timed("h200", speedup={"eager": bare})
+    assert found("PK402", row) == found("PK401", row, timed("mi300x", 0.5, 2.0)) == []
