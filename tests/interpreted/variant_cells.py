@@ -12,7 +12,6 @@ import json
 import math
 import sys
 
-
 NOT_HERE = {"by_architecture", "few_rows", "num_warps", "num_stages", "back_warps", "back_stages"}
 
 
