@@ -37,6 +37,10 @@ class Tiles:
     num_stages: int = 3  # most stages of the loop over K; fewer where shared memory is small
     tuned: bool = False  # let the autotuner choose; then nothing above counts
 
+    def __post_init__(self) -> None:
+        if self.parts not in {1, 2, 4}:
+            raise ValueError(f"parts is {self.parts}, not 1, 2 or 4")
+
     @classmethod
     def settled(cls, tunables: Mapping[str, Any], rows: int, *operands: torch.Tensor) -> Self:
         """Tunables for these matrices: the defaults where descriptors are asked for and can't be had.
