@@ -24,7 +24,7 @@ import numpy as np
 from portkit.emulate.amdgcn.architecture import RDNA, Architecture, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
 from portkit.emulate.amdgcn.isa import sections
-from portkit.emulate.amdgcn.isa.registry import Build, Entry
+from portkit.emulate.amdgcn.isa.registry import Approximation, Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type, constant, is_constant
 from portkit.emulate.core.findings import Finding, Kind
@@ -578,5 +578,20 @@ def _wmma_rows() -> Iterator[tuple[str, Entry]]:
         yield f"v_wmma_{name}", Entry(_wmma_builds(name)[1], sections.WMMA, _RDNA4)
 
 
-TABLE: dict[str, Entry] = dict([*_mfma_rows(), *_wmma_rows()])
+_ORDER = "products summed in float64 and rounded once, where devices round in between, in an order of their own"
+_SUMMED = Approximation(_ORDER, ulps=1, relative=2.0**-20)
+_SUMMED_DOUBLES = Approximation(_ORDER, ulps=1, relative=2.0**-50)
+_CUT = Approximation("operands cut to 10 bits of mantissa; it is not documented how they are rounded", 1, 0.0, 2.0**-9)
+
+
+def _approximation(name: str) -> Approximation | None:
+    """Sums of integers are exact."""
+    if "_i32_" in name:
+        return None
+    return _CUT if "xf32" in name else _SUMMED_DOUBLES if "_f64_" in name else _SUMMED
+
+
+TABLE: dict[str, Entry] = {
+    name: replace(entry, approximation=_approximation(name)) for name, entry in (*_mfma_rows(), *_wmma_rows())
+}
 """Mnemonic → entry."""
