@@ -385,8 +385,15 @@ class Blocks:
 
     @classmethod
     def settled(cls, tunables: Mapping[str, Any], *operands: torch.Tensor) -> Self:
-        """Tunables for these operands: those of the architecture, descriptors only where they can be had."""
-        blocks = cls(**for_architecture(tunables, operands[0].device))
+        """Tunables for these operands: those of the architecture, descriptors only where they can be had.
+
+        Args:
+            tunables: of a variant; those under ``wide_heads`` go before the others for heads of over 128 elements.
+            operands: the query first.
+        """
+        own = for_architecture(tunables, operands[0].device)
+        wide = own.pop("wide_heads", {})
+        blocks = cls(**own | (wide if operands[0].shape[-1] > 128 else {}))
         if blocks.descriptors or blocks.tuned:
             allow_descriptors()
         return dataclasses.replace(blocks, descriptors=blocks.descriptors and describable(*operands))
@@ -629,6 +636,8 @@ M64 = {"block_m": 64, "block_n": 16, "num_warps": 8, "num_stages": 2, "back_held
 M64W4 = {**BACK, "block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 3}
 M128 = {**BACK, "block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 3}
 M128D = {**BACK, "block_m": 128, "block_n": 128, "descriptors": True, "num_warps": 8, "num_stages": 3}
+WIDE_BACK = {"back_held": 32, "back_walked": 16, "back_stages": 2}
+WIDE = {**WIDE_BACK, "block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2}
 VARIANTS = {"m64": M64, "m64w4": M64W4, "m128": M128, "m128d": M128D, "auto": {"tuned": True}}
 
 SHARED = {
@@ -664,7 +673,7 @@ causal_case = KernelCase(
     reference=reference,
     work=work,
     backward_work=backward_work,
-    variants={**VARIANTS, "best": best(M64, sm_90=M64W4)},
+    variants={**VARIANTS, "best": best(M64, sm_90={**M64W4, "wide_heads": WIDE})},
     baselines=libraries(causal=True),
     **SHARED,
 )
@@ -675,7 +684,7 @@ full_case = KernelCase(
     reference=reference_full,
     work=functools.partial(work, causal=False),
     backward_work=functools.partial(backward_work, causal=False),
-    variants={**VARIANTS, "best": best(M64, sm_90={**M128D, "specialize": True})},
+    variants={**VARIANTS, "best": best(M64, sm_90={**M128D, "specialize": True, "wide_heads": WIDE_BACK})},
     baselines=libraries(causal=False),
     **SHARED,
 )

@@ -198,6 +198,7 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
 
 
 M64W4 = {"block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 3}
+WIDE = {"block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2}
 
 case = KernelCase(
     name="varlen_attention",
@@ -213,7 +214,9 @@ case = KernelCase(
         "m64": {"block_m": 64, "block_n": 16, "num_warps": 8, "num_stages": 2},
         "m64w4": M64W4,
         "m128": {"block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 3},
-        "best": best({"block_m": 64, "block_n": 16, "num_warps": 8, "num_stages": 2}, sm_90=M64W4),
+        "best": best(
+            {"block_m": 64, "block_n": 16, "num_warps": 8, "num_stages": 2}, sm_90={**M64W4, "wide_heads": WIDE}
+        ),
         "auto": {"tuned": True},
     },
     reduction_length=lambda shape: max(shape[0], shape[-1]),
