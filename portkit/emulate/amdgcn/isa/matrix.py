@@ -377,11 +377,24 @@ def _flushed_result(into: Accumulator) -> Accumulator:
     return replace(into, write=write)
 
 
+def _shared_blocks(decoder: Decoder, layout: Layout, side: Operand) -> Operand:
+    """A with one block for each 2^cbsz of them: the one that abid names (CDNA3 ISA, MFMA, "Broadcasting values")."""
+    size, chosen = 1 << decoder.number("cbsz"), decoder.number("abid")
+    if size > layout.blocks or chosen >= size:
+        raise decoder.unsupported(f"block {chosen} of {size} in a product of {layout.blocks} blocks")
+    if size == 1:
+        return side
+    blocks: Array = np.arange(layout.blocks) // size * size + chosen
+    return lambda machine: side(machine)[:, blocks]
+
+
 def _mfma(layout: Layout, names: tuple[str, str], kind: Type) -> Build:
     def build(decoder: Decoder) -> Step:
         decoder.need(4)
         sides = [elements_of(name, decoder.architecture) for name in names]
         a, b = (_operand(decoder, text, layout, side) for text, side in zip(decoder.operands[1:3], sides, strict=True))
+        if layout.blocks > 1:
+            a = _shared_blocks(decoder, layout, a)
         into = _accumulator(kind, layout.results)
         if decoder.architecture.generation is Generation.CDNA2 and sides[0].smallest_normal is not None:
             into = _flushed_result(into)
