@@ -558,7 +558,7 @@ def _mfma_rows() -> Iterator[tuple[str, Entry]]:
             yield f"v_mfma_{name}", Entry(_product(name).build, section, generations)
     for name in (_OLD + _ONLY_CDNA2).split():
         product = _product(name)
-        yield product.old_name, Entry(product.build, sections.CDNA3_MFMA.replace("CDNA3", "CDNA2"), _CDNA2)
+        yield product.old_name, Entry(product.build, sections.CDNA2_MFMA, _CDNA2)
     for shape in ("16x16x128", "32x32x64"):
         for scaled in (False, True):
             name = f"v_mfma_{'scale_' if scaled else ''}f32_{shape}_f8f6f4"
