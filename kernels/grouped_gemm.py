@@ -11,6 +11,10 @@ rows end with its group: those beyond are read (they are the next group's) and n
 Tiles are loaded by pointers or descriptors, see ``products.py``; stores go through pointers,
 since a descriptor would write the rows of the next group.
 
+Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved), beside PyTorch's own grouped
+product: 2.92 ms to 2.97 and 2.89 to 2.89 for Mixtral's two, 0.68 to 0.73 for 128 experts of 512 rows,
+0.20 to 0.31 for 128 experts of 8 rows (variant ``auto``: tiles of 16 rows by pointers, as ``best`` has now).
+
 Work of one call, E' = groups that are not empty, s = bytes per element:
     fused    x, weights of groups that have rows, offsets read, y written:
              (T K + E' N K + T N) s + 4 (groups + 1).
@@ -36,7 +40,7 @@ import triton
 import triton.language as tl
 from arguments import check_beside, check_contiguous, check_shape, check_tensor
 from products import BFLOAT16_GAP, check_matrix, operand, store_tile, tile_position, tile_product
-from tiles import PORTABLE, Tiles, autotuned, best, units
+from tiles import NARROW, PORTABLE, Tiles, autotuned, best, units
 
 from portkit import KernelCase, Work
 from portkit.baselines.library import TORCH
@@ -102,7 +106,8 @@ def grouped_gemm(x: torch.Tensor, w: torch.Tensor, offsets: torch.Tensor, **tuna
     y = torch.empty((T, N), dtype=x.dtype, device=x.device)
     if y.numel() == 0:
         return y
-    tiles = Tiles.settled(tunables, x, w).fitted(x, triton.cdiv(T, groups))
+    rows = triton.cdiv(T, groups)  # of a group, on average
+    tiles = Tiles.settled(tunables, rows, x, w).fitted(x, rows)
 
     def grid(meta: dict[str, Any]) -> tuple[int]:
         most = (triton.cdiv(T, meta["BLOCK_M"]) + groups) * triton.cdiv(N, meta["BLOCK_N"])
@@ -194,7 +199,7 @@ case = KernelCase(
         "p128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3},
         "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 4},
         "d128x256": WIDE,
-        "best": best(PORTABLE, sm_90=WIDE),
+        "best": best(PORTABLE, sm_90={**WIDE, "few_rows": NARROW}),
         "auto": {"tuned": True},
     },
     interpreter_gaps=BFLOAT16_GAP,

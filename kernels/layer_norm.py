@@ -51,13 +51,13 @@ import triton
 import triton.language as tl
 from arguments import as_rows, check_most, check_tensor, check_vector, gradient_rows
 from column_sums import PROGRAMS, backward_stages, backward_warps, column_sums
-from torch.nn import functional
 
 from portkit import Direction, KernelCase, Work
-from portkit.baselines.library import TORCH
+from portkit.baselines import pytorch
 from portkit.baselines.liger import LIGER
 from portkit.model import DTYPE_BYTES
 
+EPS = 1e-5  # of the models of this form
 MAX_HIDDEN = 65536  # elements of a row that one block may hold
 ELEMENTS_PER_WARP = 512  # 16 a thread on 32 lanes and 8 on 64: whole 16-byte loads in every dtype
 
@@ -230,7 +230,7 @@ def layer_norm(
     x: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor,
-    eps: float = 1e-5,
+    eps: float = EPS,
     *,
     num_warps: int = 8,
     tuned: bool = False,
@@ -261,7 +261,7 @@ def layer_norm(
     return _LayerNorm.apply(x, weight, bias, eps, num_warps, tuned)
 
 
-def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS) -> torch.Tensor:
     """The unfused chain, one kernel an operation, in the dtype of its inputs."""
     deviation = x - x.mean(dim=-1, keepdim=True)
     variance = deviation.square().mean(dim=-1, keepdim=True)
@@ -274,6 +274,7 @@ def inputs(make, shape, dtype):
         "x": make.uniform(shape, dtype, low=-1.0, high=2.0),
         "weight": make.uniform(shape[-1:], dtype, low=0.5, high=1.5),
         "bias": make.uniform(shape[-1:], dtype),
+        "eps": EPS,
     }
 
 
@@ -299,14 +300,8 @@ def backward_work(shape: tuple[int, ...], dtype: str) -> Work:
     )
 
 
-@TORCH.call()
-def torch_layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
-    """PyTorch's own operator."""
-    return functional.layer_norm(x, weight.shape, weight, bias, eps)
-
-
 @LIGER.call()
-def liger_layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+def liger_layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS) -> torch.Tensor:
     """Liger-Kernel's."""
     from liger_kernel.ops.layer_norm import LigerLayerNormFunction  # noqa: PLC0415 - where it is installed
 
@@ -333,5 +328,5 @@ case = KernelCase(
     deterministic=True,
     row_inputs=("x",),
     strided_inputs=("x",),
-    baselines={"torch": torch_layer_norm, "liger": liger_layer_norm},
+    baselines={"torch": pytorch.layer_norm, "liger": liger_layer_norm},
 )

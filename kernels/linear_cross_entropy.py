@@ -11,6 +11,9 @@ a row and takes the logit of its target by a dot product of its own, which costs
 weight and spares a comparison an element of the first. The number of parts does not depend on
 the device. Logits are rounded nowhere.
 
+Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, Liger-Kernel 0.8.5, variant ``best``, interleaved): 4096 rows
+of Llama 3's vocabulary take 6.25 ms, torch.compile 6.66, Liger-Kernel 10.2.
+
 Work of one call, s = bytes per element, f = 4 (float64 inputs 8):
     fused    (N H + V H) s + 8 N of the targets + 4 N of the losses.
     unfused  product (N H + V H + N V) s; to float32 N V (s + f), none if it is float32 already;
@@ -42,6 +45,7 @@ from products import BFLOAT16_GAP, check_matrix, operand, tile_product
 from tiles import PORTABLE, Tiles, autotuned, best
 
 from portkit import KernelCase, Work
+from portkit.baselines import liger
 from portkit.model import DTYPE_BYTES
 
 IGNORED = -100
@@ -136,7 +140,7 @@ def linear_cross_entropy(
         return loss
     if V == 0:
         raise ValueError("weight has no rows: there is no class that a target may be")
-    tiles = Tiles.settled(tunables, hidden, weight).fitted(hidden, N)
+    tiles = Tiles.settled(tunables, N, hidden, weight).fitted(hidden, N)
     classes_each = _classes_each(N, V)
     parts = triton.cdiv(V, classes_each)
     level = torch.empty((parts, N, 2), dtype=torch.float32, device=hidden.device)
@@ -218,4 +222,5 @@ case = KernelCase(
     deterministic=True,
     row_inputs=("hidden", "target"),
     strided_inputs=("hidden", "weight"),
+    baselines={"liger": liger.linear_cross_entropy},
 )

@@ -33,7 +33,7 @@ from arguments import (
     check_unit_stride,
     check_vector,
 )
-from tiles import PORTABLE, Tiles, autotuned, best
+from tiles import NARROW, PORTABLE, Tiles, autotuned, best
 
 BFLOAT16_GAP = {"bfloat16": "Triton's interpreter multiplies the raw bits of bfloat16"}
 
@@ -265,7 +265,7 @@ def linear(
     if y.numel() == 0:
         return y
     extra = x if residual is None else residual
-    tiles = Tiles.settled(tunables, x, w, y, extra)
+    tiles = Tiles.settled(tunables, M, x, w, y, extra)
     tiles = tiles.fitted(x, M, finished=x.element_size() * (1 if residual is None else 2))
     grid = tiles.programs(x.device, lambda block_m, block_n: triton.cdiv(M, block_m) * triton.cdiv(N, block_n))
     kernel = tuned_linear_kernel if tiles.tuned else linear_kernel
@@ -299,7 +299,7 @@ LINEAR_VARIANTS = {
     "p128x128": {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3},
     "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 4},
     "d128x256": WIDE,
-    "best": best(PORTABLE, sm_90=WIDE),
+    "best": best(PORTABLE, sm_90={**WIDE, "few_rows": NARROW}),
     "auto": {"tuned": True},
 }
 """Variants of the cases that are one call of :func:`linear`."""

@@ -13,6 +13,7 @@ import torch
 import triton
 
 ROOMY = 192 * 1024  # bytes of shared memory a block that only sm_90 and sm_100 have
+FEW_ROWS = 16
 BARRIERS = 256  # bytes that a pipelined loop may take for its barriers
 
 
@@ -36,15 +37,23 @@ class Tiles:
     num_stages: int = 3  # most stages of the loop over K; fewer where shared memory is small
     tuned: bool = False  # let the autotuner choose; then nothing above counts
 
+    def __post_init__(self) -> None:
+        if self.parts not in {1, 2, 4}:
+            raise ValueError(f"parts is {self.parts}, not 1, 2 or 4")
+
     @classmethod
-    def settled(cls, tunables: Mapping[str, Any], *operands: torch.Tensor) -> Self:
+    def settled(cls, tunables: Mapping[str, Any], rows: int, *operands: torch.Tensor) -> Self:
         """Tunables for these matrices: the defaults where descriptors are asked for and can't be had.
 
         Args:
-            tunables: of a variant.
+            tunables: of a variant; those under ``few_rows`` go before the others where a tile has at most 16 rows.
+            rows: of the result, or of a group of it.
             operands: what descriptors would be made of.
         """
-        tiles = cls(**for_architecture(tunables, operands[0].device))
+        own = for_architecture(tunables, operands[0].device)
+        few = own.pop("few_rows", {})
+        tiles = cls(**own | (few if rows <= FEW_ROWS else {}))
+        tiles = dataclasses.replace(tiles, specialize=tiles.specialize and tiles.descriptors)
         if tiles.descriptors and not describable(*operands):
             return cls()
         if tiles.descriptors or tiles.tuned:
@@ -97,6 +106,18 @@ class Tiles:
 
 PORTABLE = {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3}
 """A product's tiles that build without spills on every target of the suite."""
+
+NARROW = {
+    "block_m": 16,
+    "block_n": 128,
+    "block_k": 64,
+    "descriptors": False,
+    "parts": 1,
+    "flatten": False,
+    "num_warps": 4,
+    "num_stages": 4,
+}
+"""For a few rows on a GPU whose large products go by whole warp groups: many programs that read the weights."""
 
 TUNED = (
     Tiles(128, 128, 32),

@@ -10,6 +10,10 @@ each of them, a program reads its sequence's bounds and leaves at once where it 
 the number of blocks of keys that it walks depends on both. Inside it is the forward pass of
 ``flash_attention.py``: same blocks, same loops, scores and weights in registers.
 
+Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved), beside the variable-length
+FlashAttention-2 that PyTorch calls: 0.42 ms to 0.63, 0.50 to 0.66, 0.24 to 0.41 and 0.17 to 0.22 for the
+four shapes. torch.compile breaks the chain at the lengths that the host must read.
+
 Products of float32 are not allowed tf32: ``ieee``.
 
 Work of one call, n_b the lengths, T = Σ n_b, q = heads · dim, k = kv_heads · dim, s = bytes per
@@ -194,6 +198,7 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
 
 
 M64W4 = {"block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 3}
+WIDE = {"block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2}
 
 case = KernelCase(
     name="varlen_attention",
@@ -209,7 +214,9 @@ case = KernelCase(
         "m64": {"block_m": 64, "block_n": 16, "num_warps": 8, "num_stages": 2},
         "m64w4": M64W4,
         "m128": {"block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 3},
-        "best": best({"block_m": 64, "block_n": 16, "num_warps": 8, "num_stages": 2}, sm_90=M64W4),
+        "best": best(
+            {"block_m": 64, "block_n": 16, "num_warps": 8, "num_stages": 2}, sm_90={**M64W4, "wide_heads": WIDE}
+        ),
         "auto": {"tuned": True},
     },
     reduction_length=lambda shape: max(shape[0], shape[-1]),

@@ -45,18 +45,3 @@ def show(trial: Trial) -> None:
 
 def _off(checks: Sequence[Checked]) -> list[Checked]:
     return [each for each in checks if each.state is State.OFF]
-
-
-@click.command("selftest")
-@click.option("--folder", type=click.Path(path_type=Path), help="Folder for the report, which stays there.")
-@click.pass_context
-def command(context: click.Context, folder: Path | None) -> None:
-    """Check on this host's GPU that timing, counters, verdict and matching are right; about two minutes.
-
-    Exit code 0 where nothing is off, 1 where something is.
-    """
-    context.exit(0 if check_gpu(folder) else 1)
-
-
-if __name__ == "__main__":
-    command()

@@ -3,7 +3,7 @@
 Reads ``[[path, name], …]`` as JSON from standard input; writes one line per cell. The first
 variant runs on all small shapes, the others on the smallest, since they differ in blocks
 and not in what they compute. Autotuned variants are left out: they need a device's clock; so
-are those that differ from an earlier one on some architecture alone.
+are those that differ from an earlier one in what the interpreter has no part in.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import math
 import sys
+
+NOT_HERE = {"by_architecture", "few_rows", "wide_heads", "num_warps", "num_stages", "back_warps", "back_stages"}
 
 
 def cells(case):
@@ -20,7 +22,7 @@ def cells(case):
     smallest = min(case.small_shapes, key=math.prod)
     seen = []
     for variant, parameters in case.variants.items():
-        here = {name: value for name, value in parameters.items() if name != "by_architecture"}
+        here = {name: value for name, value in parameters.items() if name not in NOT_HERE}
         if parameters.get("tuned") or here in seen:
             continue
         seen.append(here)

@@ -365,7 +365,7 @@ def test_pack(architecture):
     assert np.array_equal(ran.outputs[:, 3], ran.inputs[:, 0] >> 16 | high)
 
 
-@pytest.mark.parametrize("architecture", EVERY)
+@pytest.mark.parametrize("architecture", NEW)
 @pytest.mark.instructions("v_fmaak_f16", "v_fmamk_f16", "v_fmac_f16")
 def test_fused_with_constants(architecture):
     body = "v_mov_b32_e32 v12, v3\nv_fmac_f16_e32 v12, v1, v2\nv_fmaak_f16 v13, v1, v2, 0x4200"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from portkit.cli import selftest_checks
+from portkit.cli.selftest import command
 from portkit.errors import HostError
 from portkit.run.selftest import trial
 
@@ -49,7 +49,7 @@ def test_a_run_without_a_report_says_its_last_words(play, tmp_path):
 
 def test_the_command_fails_where_something_is_off(play, tmp_path):
     play()
-    done = CliRunner().invoke(selftest_checks.command, ["--folder", str(tmp_path)])
+    done = CliRunner().invoke(command, ["--folder", str(tmp_path)])
     assert done.exit_code == 1
     assert "verdict on known_bytes" in done.output
     assert "are off. Please open an issue" in done.output

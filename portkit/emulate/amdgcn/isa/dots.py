@@ -9,6 +9,7 @@ Approximation: floating-point sums are made in float64 and rounded once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from portkit.emulate.amdgcn.decode import Decoder, Read, Step
 from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.matrix import eight_bits
 from portkit.emulate.amdgcn.isa.packed import packed_sources, packed_word
-from portkit.emulate.amdgcn.isa.registry import Build, Entry
+from portkit.emulate.amdgcn.isa.registry import Approximation, Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core.floats import bf16_to_f32, f32_to_bf16
@@ -203,9 +204,15 @@ def _small_floats(names: tuple[str, str]) -> Build:
     return build
 
 
+_SUMMED = Approximation("products summed in float64 and rounded once, in no documented order", 1, 0.0, 2.0**-20)
+
+
 def _small_float_table() -> dict[str, Entry]:
     names = [(first, second) for first in ("fp8", "bf8") for second in ("fp8", "bf8")]
-    return {f"v_dot4_f32_{a}_{b}": Entry(_small_floats((a, b)), sections.RDNA4_VOP3P, _RDNA4) for a, b in names}
+    return {
+        f"v_dot4_f32_{a}_{b}": Entry(_small_floats((a, b)), sections.RDNA4_VOP3P, _RDNA4, approximation=_SUMMED)
+        for a, b in names
+    }
 
 
 _ANY: dict[str, tuple[Build, str, Any]] = {
@@ -228,8 +235,14 @@ _ANY: dict[str, tuple[Build, str, Any]] = {
     "dot8_i32_iu4": (_either_sign(4), sections.VOP3P, RDNA),
 }
 
+
+def _entry(name: str, build: Build, section: str, generations: frozenset[Generation]) -> Entry:
+    """Sums of floats are approximations, those of integers are not."""
+    return Entry(build, section, generations, approximation=None if re.search("_[iu](32|8)", name) else _SUMMED)
+
+
 TABLE: dict[str, Entry] = {
-    **{f"v_{name}": Entry(*row) for name, row in _ANY.items()},
+    **{f"v_{name}": _entry(name, *row) for name, row in _ANY.items()},
     **_small_float_table(),
 }
 """Mnemonic → entry."""

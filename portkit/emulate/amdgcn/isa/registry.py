@@ -36,6 +36,7 @@ class Approximation:
     why: str
     ulps: int = 0  # steps between neighbouring values of the result's type
     absolute: float = 0.0  # or this far
+    relative: float = 0.0  # or this part of the sum of the sizes of all products and of the addend
 
 
 @dataclass(frozen=True)
