@@ -127,6 +127,14 @@ def test_inline_constants_of_64_bits(line, expected):
     assert int(low) | int(high) << 32 == int(expected)
 
 
+def test_constants_of_packed_floats():
+    """Both halves of zero are zero however a constant is widened; of others only the low half is known."""
+    zero = computed("gfx942", "v_pk_add_f32 v[10:11], v[1:2], 0 neg_lo:[1,1] neg_hi:[1,1]", filled(64, v2=0x3F80_0000))
+    assert zero.outputs[0, :2].tolist() == [0x8000_0000, 0xBF80_0000]
+    other = execute("gfx942", "v_pk_add_f32 v[10:11], v[1:2], 1.0").emulation.outcome
+    assert (other.status, "high half of a constant" in other.message) == ("unsupported", True)
+
+
 @pytest.mark.parametrize(("architecture", "kept"), [("gfx942", 0), ("gfx1100", 0xABCD_0000)])
 def test_upper_half_of_a_16_bit_result(architecture, kept):
     """CDNA clears it, RDNA leaves it."""

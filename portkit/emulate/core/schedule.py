@@ -23,7 +23,7 @@ class Order(enum.StrEnum):
     CONVERGED = "converged"  # the lowest program counter first: most waves at once, the fastest
     FORWARD = "forward"  # one wave of each workgroup at a time, the first one that can
     REVERSE = "reverse"  # the last one that can
-    SEEDED = "seeded"  # by chance, anew at every step
+    SEEDED = "seeded"  # about half of them, by chance anew at every step
 
 
 @dataclass
@@ -55,6 +55,9 @@ class Schedule:
         self.picks += 1
         if self.order is Order.CONVERGED:
             return self._by_counter(ready, pc)
+        if self.order is Order.SEEDED:
+            chosen = ready & (self._random.random(ready.size) < 0.5)
+            return self._by_counter(chosen if chosen.any() else ready, pc)
         return self._one_wave_a_group(ready, pc, per_group)
 
     def _by_counter(self, ready: NDArray[np.bool_], pc: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -70,8 +73,6 @@ class Schedule:
         return self._by_counter(first, pc)
 
     def _ranks(self, waves: int, per_group: int) -> NDArray[np.int64]:
-        if self.order is Order.SEEDED:
-            return self._random.permutation(waves).astype(np.int64)
         ranks: NDArray[np.int64] = np.arange(waves, dtype=np.int64) % per_group
         turned = self.picks % self.patience == self.patience // 2
         return per_group - 1 - ranks if (self.order is Order.REVERSE) != turned else ranks

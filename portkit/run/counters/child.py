@@ -27,7 +27,7 @@ from portkit.run.counters import SAID, Profiler, Table, Trouble, text_of
 from portkit.run.counters.orders import ORDERS, PROGRESS, Kind, Orders, Step, steps
 from portkit.run.jobs import Limits
 from portkit.run.processes import MARK, describe_exit, end_processes
-from portkit.run.scrub import tail
+from portkit.run.scrub import scrub, tail
 
 PROGRAM: Final = "portkit.run.counters.profiled"
 
@@ -117,7 +117,11 @@ def run_profiler(
         number: of the pass.
     """
     with tempfile.TemporaryDirectory(prefix="portkit-counters-") as folder:
-        child = _Child(profiler, orders, Path(folder), number)
+        try:
+            child = _Child(profiler, orders, Path(folder), number)
+        except OSError as error:  # it was there when it was looked for
+            gone = Trouble(f"{profiler.tool} does not start: {scrub(str(error))}", "reinstall it")
+            return Ran(Progress(), None, gone, good=False, ending=gone.message)
         try:
             return child.watch(limits, stop, told)
         finally:

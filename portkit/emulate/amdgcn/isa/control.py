@@ -15,13 +15,13 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ALL, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.registry import Build, Entry, base_name, table_of
 from portkit.emulate.amdgcn.machine import Machine, Mask
 from portkit.emulate.amdgcn.program import Instruction
 from portkit.emulate.core.findings import Fault, Finding, Kind
 from portkit.emulate.core.schedule import ENDED, WAITING
 
-_SOPP = "CDNA3 ISA, SOPP Instructions; RDNA3 ISA, SOPP Instructions"
 RDNA4_ONLY = frozenset({Generation.RDNA4})
 
 CONDITIONS: dict[str, Callable[[Machine], Mask]] = {
@@ -143,10 +143,18 @@ def _nothing(decoder: Decoder) -> Step:
 
 
 def _message(decoder: Decoder) -> Step:
-    """s_sendmsg: only the one that gives registers back at the end."""
-    if decoder.operands != ("sendmsg(MSG_DEALLOC_VGPRS)",):
-        raise decoder.unsupported(f"message {' '.join(decoder.operands)}")
-    return lambda machine: None
+    """s_sendmsg: only the one that gives registers back at the end; others where a wave comes by.
+
+    A kernel that may print or assert has one for the host, and mostly never sends it.
+    """
+    if decoder.operands == ("sendmsg(MSG_DEALLOC_VGPRS)",):
+        return lambda machine: None
+    refusal = decoder.unsupported(f"message {' '.join(decoder.operands)}: services of the host are not there")
+
+    def step(machine: Machine) -> None:
+        raise refusal
+
+    return step
 
 
 _MODE = re.compile(r"hwreg\(HW_REG_(?:WAVE_)?MODE,\s*(\d+),\s*(\d+)\),\s*(\w+)")
@@ -178,15 +186,15 @@ IGNORED = frozenset(_IGNORED.split())
 """Instructions that change no state the emulator has."""
 
 TABLE: dict[str, Entry] = {
-    **{name: Entry(_conditional(condition), _SOPP) for name, condition in CONDITIONS.items()},
-    "s_branch": Entry(_branch, _SOPP),
-    "s_endpgm": Entry(_end, _SOPP),
-    "s_barrier": Entry(_barrier, _SOPP, ALL - RDNA4_ONLY),
-    "s_barrier_signal": Entry(_barrier_signal, "RDNA4 ISA, SOP1 Instructions", RDNA4_ONLY),
-    "s_barrier_wait": Entry(_barrier_wait, "RDNA4 ISA, SOPP Instructions", RDNA4_ONLY),
-    "s_trap": Entry(_trap, _SOPP),
-    "s_sendmsg": Entry(_message, _SOPP),
-    "s_setreg_imm32_b32": Entry(_set_mode, "CDNA3 ISA, SOPK Instructions; RDNA3 ISA, SOPK Instructions"),
-    **table_of(_nothing, _SOPP, _IGNORED),
+    **{name: Entry(_conditional(condition), sections.SOPP) for name, condition in CONDITIONS.items()},
+    "s_branch": Entry(_branch, sections.SOPP),
+    "s_endpgm": Entry(_end, sections.SOPP),
+    "s_barrier": Entry(_barrier, sections.SOPP, ALL - RDNA4_ONLY),
+    "s_barrier_signal": Entry(_barrier_signal, sections.RDNA4_SOP1, RDNA4_ONLY),
+    "s_barrier_wait": Entry(_barrier_wait, sections.RDNA4_SOPP, RDNA4_ONLY),
+    "s_trap": Entry(_trap, sections.SOPP),
+    "s_sendmsg": Entry(_message, sections.SOPP),
+    "s_setreg_imm32_b32": Entry(_set_mode, sections.SOPK),
+    **table_of(_nothing, sections.SOPP, _IGNORED),
 }
 """Mnemonic → entry."""

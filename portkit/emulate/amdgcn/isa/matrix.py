@@ -23,6 +23,7 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import RDNA, Architecture, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type, constant, is_constant
@@ -40,10 +41,6 @@ from portkit.emulate.core.smallfloats import (
     scale_of,
     unpack,
 )
-
-_MFMA = "CDNA3 ISA, Matrix Arithmetic Instructions, Matrix fused-multiply-add (MFMA)"
-_MFMA4 = "CDNA4 ISA, Matrix Arithmetic Instructions"
-_WMMA = "RDNA3 ISA, Wave Matrix Multiply Accumulate (WMMA); RDNA4 ISA, the same"
 
 _CDNA2 = frozenset({Generation.CDNA2})
 _CDNA3 = frozenset({Generation.CDNA3})
@@ -538,21 +535,21 @@ def _product(name: str) -> _Product:
 
 def _mfma_rows() -> Iterator[tuple[str, Entry]]:
     sets = (
-        (_OLD, _CDNA3 | _CDNA4, _MFMA),
-        (_FROM_CDNA3, _CDNA3 | _CDNA4, _MFMA),
-        (_ONLY_CDNA3, _CDNA3, _MFMA),
-        (_FROM_CDNA4, _CDNA4, _MFMA4),
+        (_OLD, _CDNA3 | _CDNA4, sections.CDNA3_MFMA),
+        (_FROM_CDNA3, _CDNA3 | _CDNA4, sections.CDNA3_MFMA),
+        (_ONLY_CDNA3, _CDNA3, sections.CDNA3_MFMA),
+        (_FROM_CDNA4, _CDNA4, sections.CDNA4_MFMA),
     )
     for names, generations, section in sets:
         for name in names.split():
             yield f"v_mfma_{name}", Entry(_product(name).build, section, generations)
     for name in (_OLD + _ONLY_CDNA2).split():
         product = _product(name)
-        yield product.old_name, Entry(product.build, _MFMA.replace("CDNA3", "CDNA2"), _CDNA2)
+        yield product.old_name, Entry(product.build, sections.CDNA3_MFMA.replace("CDNA3", "CDNA2"), _CDNA2)
     for shape in ("16x16x128", "32x32x64"):
         for scaled in (False, True):
             name = f"v_mfma_{'scale_' if scaled else ''}f32_{shape}_f8f6f4"
-            yield name, Entry(_f8f6f4(Layout(*_shape(shape)), scaled), _MFMA4, _CDNA4)
+            yield name, Entry(_f8f6f4(Layout(*_shape(shape)), scaled), sections.CDNA4_MFMA, _CDNA4)
 
 
 _WMMA_NAMES = "f32_16x16x16_f16 f32_16x16x16_bf16 f16_16x16x16_f16 bf16_16x16x16_bf16 i32_16x16x16_iu8 i32_16x16x16_iu4"
@@ -576,9 +573,9 @@ def _wmma_builds(name: str) -> tuple[Build, Build]:
 
 def _wmma_rows() -> Iterator[tuple[str, Entry]]:
     for name in _WMMA_NAMES.split():
-        yield f"v_wmma_{name}", Entry(_by_generation(*_wmma_builds(name)), _WMMA, RDNA)
+        yield f"v_wmma_{name}", Entry(_by_generation(*_wmma_builds(name)), sections.WMMA, RDNA)
     for name in _WMMA_FROM_RDNA4.split():
-        yield f"v_wmma_{name}", Entry(_wmma_builds(name)[1], _WMMA, _RDNA4)
+        yield f"v_wmma_{name}", Entry(_wmma_builds(name)[1], sections.WMMA, _RDNA4)
 
 
 TABLE: dict[str, Entry] = dict([*_mfma_rows(), *_wmma_rows()])
