@@ -143,6 +143,17 @@ def _cross_entropy(
             tl.store(x_ptr + start + at, gradient.to(x_ptr.dtype.element_ty), eviction_policy="evict_first")
 
 
+# The trials write in place: what they read is put back after each.
+_cross_entropy_tuned = triton.autotune(
+    configs=[
+        triton.Config({"GROUPS": ELEMENTS_PER_WARP * warps // GROUP, "STAGES": stages}, num_warps=warps)
+        for warps, stages in ((8, 1), (8, 3), (16, 1), (16, 3))
+    ],
+    key=["columns"],
+    restore_value=["x_ptr"],
+)(_cross_entropy)
+
+
 @triton.jit
 def _mean(loss_ptr, valid_ptr, out_ptr, rows, BLOCK: tl.constexpr):
     lanes = tl.arange(0, BLOCK)
@@ -160,6 +171,7 @@ def cross_entropy(
     *,
     num_warps: int = 16,
     stages: int = 1,
+    tuned: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean loss, and its gradient in the logits' place.
 
@@ -171,6 +183,7 @@ def cross_entropy(
         ignore_index: target of rows that do not count.
         num_warps: warps (wavefronts) of a program.
         stages: steps of a row on their way from memory at once.
+        tuned: choose both by trial.
 
     Returns:
         ``(loss, gradient)``: one float32, NaN where every row is ignored or a target is no
@@ -199,22 +212,13 @@ def cross_entropy(
     loss = torch.empty(rows, dtype=torch.float32, device=logits.device)
     valid = torch.empty((), dtype=torch.int32, device=logits.device)
     _count[(1,)](target, valid, rows, ignore_index, BLOCK=4096, num_warps=8)
-    groups = min(ELEMENTS_PER_WARP * num_warps, triton.next_power_of_2(columns)) // GROUP
-    _cross_entropy[(rows,)](
-        logits,
-        target,
-        valid,
-        loss,
-        logits.stride(0),
-        columns,
-        ignore_index,
-        float(label_smoothing),
-        SMOOTH=label_smoothing > 0,
-        GROUPS=max(groups, 1),
-        GROUP=GROUP,
-        STAGES=stages,
-        num_warps=num_warps,
-    )
+    arguments = (logits, target, valid, loss, logits.stride(0), columns, ignore_index, float(label_smoothing))
+    constants = {"SMOOTH": label_smoothing > 0, "GROUP": GROUP}
+    if tuned:
+        _cross_entropy_tuned[(rows,)](*arguments, **constants)
+    else:
+        groups = max(1, min(ELEMENTS_PER_WARP * num_warps, triton.next_power_of_2(columns)) // GROUP)
+        _cross_entropy[(rows,)](*arguments, **constants, GROUPS=groups, STAGES=stages, num_warps=num_warps)
     _mean[(1,)](loss, valid, out, rows, BLOCK=4096, num_warps=8)
     return out, logits
 
@@ -298,6 +302,7 @@ case = KernelCase(
         "w16": {"num_warps": 16},
         "w8": {"num_warps": 8},
         "w16s3": {"num_warps": 16, "stages": 3},
+        "auto": {"tuned": True},
     },
     reduction_length=lambda shape: shape[0] * shape[1],
     deterministic=True,

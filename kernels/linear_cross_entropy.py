@@ -45,6 +45,7 @@ from products import BFLOAT16_GAP, check_matrix, operand, tile_product
 from tiles import PORTABLE, Tiles, autotuned, best
 
 from portkit import KernelCase, Work
+from portkit.baselines import liger
 from portkit.model import DTYPE_BYTES
 
 IGNORED = -100
@@ -221,4 +222,5 @@ case = KernelCase(
     deterministic=True,
     row_inputs=("hidden", "target"),
     strided_inputs=("hidden", "weight"),
+    baselines={"liger": liger.linear_cross_entropy},
 )

@@ -43,7 +43,6 @@ from portkit import Discrete, KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
 ELEMENTS_PER_WARP = 512  # of a row taken at once: 16 a thread on 32 lanes and 8 on 64
-CHUNKS = 1024  # most of a row whose number fits beside a key, in ten bits
 BITS = {torch.bfloat16: 16, torch.float16: 20, torch.float32: 32}
 """Upper bits of a float32 in which two numbers of a dtype differ, to an even number."""
 
@@ -240,6 +239,12 @@ def _sample(
     tl.store(token_ptr + row, token)
 
 
+_sample_tuned = triton.autotune(
+    configs=[triton.Config({"CHUNK": ELEMENTS_PER_WARP * warps}, num_warps=warps) for warps in (4, 8, 16)],
+    key=["columns"],
+)(_sample)
+
+
 def sampling(
     logits: torch.Tensor,
     uniform: torch.Tensor,
@@ -248,6 +253,7 @@ def sampling(
     top_p: float = 1.0,
     *,
     num_warps: int = 8,
+    tuned: bool = False,
 ) -> torch.Tensor:
     """One token for each row.
 
@@ -259,6 +265,7 @@ def sampling(
         top_k: tokens that stay, 0 for all.
         top_p: share of the mass that stays, over 0 to 1.
         num_warps: warps (wavefronts) of a program.
+        tuned: choose them by trial.
 
     Returns:
         (rows,), int32.
@@ -285,20 +292,14 @@ def sampling(
     if not columns:
         raise ValueError("logits has no columns to draw from")
     tokens = torch.empty(rows, dtype=torch.int32, device=logits.device)
-    if rows:
-        _sample[(rows,)](
-            logits,
-            uniform,
-            tokens,
-            logits.stride(0),
-            columns,
-            top_k or columns,
-            float(top_p),
-            1.0 / temperature,
-            BITS=BITS[logits.dtype],
-            CHUNK=min(ELEMENTS_PER_WARP * num_warps, triton.next_power_of_2(columns)),
-            num_warps=num_warps,
-        )
+    if not rows:
+        return tokens
+    arguments = (logits, uniform, tokens, logits.stride(0), columns, top_k or columns, float(top_p), 1.0 / temperature)
+    if tuned:
+        _sample_tuned[(rows,)](*arguments, BITS=BITS[logits.dtype])
+    else:
+        chunk = min(ELEMENTS_PER_WARP * num_warps, triton.next_power_of_2(columns))
+        _sample[(rows,)](*arguments, BITS=BITS[logits.dtype], CHUNK=chunk, num_warps=num_warps)
     return tokens
 
 
@@ -368,7 +369,12 @@ case = KernelCase(
     shapes=((64, 128256), (256, 32000), (64, 151936), (64, 50257), (1, 128256)),
     small_shapes=((2, 12000), (3, 1000)),
     dtypes=("float32", "float16", "bfloat16"),
-    variants={"w8": {"num_warps": 8}, "w4": {"num_warps": 4}, "w16": {"num_warps": 16}},
+    variants={
+        "w8": {"num_warps": 8},
+        "w4": {"num_warps": 4},
+        "w16": {"num_warps": 16},
+        "auto": {"tuned": True},
+    },
     deterministic=True,
     row_inputs=("logits", "uniform"),
     strided_inputs=("logits",),

@@ -6,8 +6,8 @@
 Three ways, by a row's length:
     resident  of at most ``RESIDENT_PER_WARP`` elements a warp: one program a row, which stays in
               registers. One read, one write.
-    streamed  longer, where a block's shared memory holds two rows (32768 16-bit elements on sm_80,
-              sm_90 and sm_100): as many programs as the device has units walk over the rows, and
+    streamed  longer, where a block's shared memory holds two rows (32768 16-bit elements on sm_90
+              and sm_100): as many programs as the device has units walk over the rows, and
               while one row is computed in registers the next two are on their way. Resident, such
               a row fills a unit, which would load, compute and store by turns.
     walked    else: twice in chunks. The first pass keeps a running maximum and a running sum that
@@ -47,7 +47,7 @@ import torch
 import triton
 import triton.language as tl
 from arguments import as_rows, check_tensor, gradient_rows
-from tiles import shared_bytes, units
+from tiles import roomy, shared_bytes, units
 
 from portkit import Direction, KernelCase, Work
 from portkit.baselines import flag_gems, liger, pytorch
@@ -192,7 +192,7 @@ def _forward(rows: torch.Tensor, y: torch.Tensor, num_warps: int, tuned: bool) -
 
 def _streamable(rows: torch.Tensor, block: int) -> bool:
     """Whether the rows under way fit beside what reductions need, and copies of 16 bytes can bring them."""
-    if rows.device.type != "cuda" or block > RESIDENT_PER_WARP * STREAM_WARPS or rows.stride(0) % 8:
+    if not roomy(rows.device) or block > RESIDENT_PER_WARP * STREAM_WARPS or rows.stride(0) % 8:
         return False
     return (STREAM_STAGES - 1) * block * rows.element_size() + 4096 <= shared_bytes(rows.device)
 

@@ -61,6 +61,12 @@ def test_offsets_pass_31_bits():
     assert {name: error for name, error in found.items() if float(error) > 0.002} == {}
 
 
+def test_tokens_are_drawn_right_on_either_way_of_search():
+    found = dict(line.split() for line in interpreted("sampled_tokens.py"))
+    assert len(found) == 32
+    assert {name: count for name, count in found.items() if count != "0"} == {}
+
+
 class BytesMoved(TorchDispatchMode):
     """Sums the bytes that operations read and write; views move none, and a gather reads what it picks."""
 

@@ -150,6 +150,18 @@ def test_named_halves():
     assert set(ran.outputs[:, 0].tolist()) == {0x4000_0000}
 
 
+def test_sums_with_carry_of_permuted_lanes():
+    """DPP moves the first source within rows of 16, and lanes without one add 0; the carry is that of the moved sum."""
+    line = "v_add_co_u32_e64_dpp v10, vcc_lo, v1, v2 row_shr:8 row_mask:0xf bank_mask:0xf bound_ctrl:1"
+    ran = computed("gfx1201", f"{line}\nv_cndmask_b32_e64 v11, 0, 1, vcc_lo")
+    moved = [int(ran.inputs[lane - 8, 0]) if lane % 16 >= 8 else 0 for lane in range(32)]
+    sums = [a + int(b) for a, b in zip(moved, ran.inputs[:, 1], strict=True)]
+    assert ran.outputs[:, 0].tolist() == [total % 2**32 for total in sums]
+    assert ran.outputs[:, 1].tolist() == [total >> 32 for total in sums]
+    partly = execute("gfx1201", line.replace("bank_mask:0xf", "bank_mask:0xe")).emulation.outcome
+    assert (partly.status, "carries of lanes" in partly.message) == ("unsupported", True)
+
+
 # -- dual issue
 
 

@@ -1,5 +1,6 @@
 """Matrix products against sums of rationals; places of elements from the ISA documents' layout tables."""
 
+import dataclasses
 import itertools
 import math
 from dataclasses import dataclass
@@ -316,6 +317,25 @@ def rounded(case, d):
 def test_product(case):
     a, b, addend, words = operands(case)
     assert np.array_equal(run_case(case, a, b, words), rounded(case, expected(case, a, b, addend)))
+
+
+@pytest.mark.parametrize(("size", "chosen"), [(4, 0), (4, 13), (2, 3), (1, 1), (0, 0)])
+@pytest.mark.parametrize(
+    ("mnemonic", "shape", "kind", "blocks"),
+    [("4x4x4_16b_f16", (4, 4, 4), "f16", 16), ("16x16x1_4b_f32", (16, 16, 1), "f32", 4)],
+)
+def test_blocks_that_share_a_block_of_a(mnemonic, shape, kind, blocks, size, chosen):
+    """cbsz: how many, as a power of two; abid: which of them."""
+    case = Case("gfx942", f"v_mfma_f32_{mnemonic}", shape, (kind, kind), blocks=blocks)
+    a, b, addend, words = operands(case)
+    sharing = dataclasses.replace(case, modifiers=f"cbsz:{size} abid:{chosen}")
+    if 1 << size > blocks:
+        emulation, _ = wide("gfx942", f"{case.mnemonic} v[48:63], v32, v36, 0 cbsz:{size}", np.zeros((64, 8)), (48, 1))
+        assert emulation.outcome.status == "unsupported"
+        return
+    shared = a[[block - block % (1 << size) + chosen for block in range(blocks)]]
+    got = run_case(sharing, a, b, words)
+    assert np.array_equal(got, rounded(case, expected(case, shared, b, addend)))
 
 
 @pytest.mark.parametrize("number", [0, 20])

@@ -68,13 +68,15 @@ def entry_of(program: Program) -> int:
     With preloaded kernel arguments the first 256 bytes load them for firmware that can't preload; the
     firmware that can enters behind them (LLVM, AMDGPU usage, "Preloaded Kernel Arguments").
     """
+    begin = program.labels.get(program.name, 0)
     preloads = program.directive("user_sgpr_kernarg_preload_length") > 0
-    return program.aligned[0] if preloads and program.aligned else 0
+    behind = [at for at in program.aligned if at > begin]
+    return behind[0] if preloads and behind else begin
 
 
 def _starts(program: Program, compiled: tuple[Compiled, ...], entry: int) -> list[int]:
     """First instructions of all blocks."""
-    starts = {0, entry}
+    starts = {0, entry, *program.entries}
     for index, item in enumerate(step.instruction for step in compiled):
         if ends_block(item):
             starts.add(index + 1)

@@ -4,21 +4,21 @@ The lines of a probe find their operands in vector registers from ``v32`` on (``
 leave their results from ``v56`` on. They may use ``v32`` to ``v75``, ``s32`` to ``s63``, VCC and SCC. The same lines
 run in the inline assembly of a Triton kernel on a device and, within a kernel of the emulator's own, in the emulator.
 
-What is not recorded: moves between lanes, memory, control, and results that a mode bit changes.
+What is not recorded: moves between lanes, memory, control, results that a mode bit changes, matrix products of CDNA2,
+with scales, or of more than 24 words of operands a lane.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from portkit.emulate.amdgcn.architecture import CDNA, Architecture, Generation
 from portkit.emulate.amdgcn.isa.registry import Entry, Operands, all_entries
 from portkit.emulate.core.bytestore import Words
-from portkit.emulate.core.vectors import Probe, elements, kind_of
+from portkit.emulate.core.vectors import Array, Kind, Probe, elements, kind_of
 
 SOURCE, RESULT = 32, 56
 """First vector registers of operands and of results."""
@@ -29,6 +29,9 @@ CLOBBERED = (
     *("vcc", "scc", "memory"),
 )
 """What the inline assembly of a probe changes."""
+
+_PAIR = 2
+"""Values of a packed operand; more are elements of a matrix."""
 
 ROWS = 1024
 """Rows of operands of one probe."""
@@ -241,7 +244,7 @@ _DOTS = {
     r"v_dot8_u32_u4": (("U4x8", "U4x8", "U32"), "U32"),
     r"v_dot4_i32_iu8": (("U8x4", "U8x4", "I32"), "I32"),
     r"v_dot8_i32_iu4": (("U4x8", "U4x8", "I32"), "I32"),
-    r"v_dot4_f32_[fb][pf]8_[fb][pf]8": (("U8x4", "U8x4", "F32"), "F32"),
+    r"v_dot4_f32_[fb][pf]8_[fb][pf]8": (("FP8x4", "FP8x4", "F32"), "F32"),
 }
 _CONVERSIONS = {
     r"v_cvt_f32_[fb][pf]8": (("U8",), ("F32",)),
@@ -264,9 +267,61 @@ def _small_floats(architecture: Architecture) -> Iterator[Probe]:
         yield Probe(name, name, lines, ("F32", "F32", "U32"), ("U32",))
 
 
+# -- matrices
+
+_MATRIX = re.compile(r"v_(mfma|wmma)_(f32|f64|i32|f16|bf16)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_([a-z]+\d+)(?:_[a-z]+\d+)?")
+_ELEMENTS = {
+    **{"f64": "F64", "f32": "F32", "xf32": "F32", "f16": "F16", "bf16": "B16", "i32": "I32"},
+    **{"i8": "I8", "iu8": "U8", "iu4": "U4", "fp8": "FP8", "bf8": "FP8"},
+}
+_MOST_WORDS = RESULT - SOURCE
+
+
+def _matrices(architecture: Architecture) -> Iterator[Probe]:
+    """Products of a wave's matrices, as far as the registers of a probe hold them; CDNA2's names say less."""
+    if architecture.generation is not Generation.CDNA2:
+        for name, _ in _having(architecture, r"v_(mfma|wmma)_.*"):
+            if (match := _MATRIX.fullmatch(name)) and (probe := _product(architecture, name, match)):
+                yield probe
+
+
+def _product(architecture: Architecture, name: str, match: re.Match[str]) -> Probe | None:
+    """None where the operands need more registers."""
+    rows, columns, depth, blocks = (int(match[n] or 1) for n in range(3, 7))
+    lanes = 64 if match[1] == "mfma" else 32
+    doubled = architecture.generation is Generation.RDNA3
+    side = f"{_ELEMENTS[match[7]]}x{rows * depth * blocks // (lanes // (1 + doubled))}"
+    kind, count = _ELEMENTS[match[2]], rows * columns * blocks // lanes
+    results = (kind,) * count if doubled and kind in {"F16", "B16"} else (f"{kind}x{count}",)
+    kinds = (side, side, *results)
+    if sum(kind_of(each).words for each in kinds) > _MOST_WORDS:
+        return None
+    return Probe(name, name, tuple(_product_lines(architecture, name, kinds)), kinds, results)
+
+
+def _product_lines(architecture: Architecture, name: str, kinds: Sequence[str]) -> Iterator[str]:
+    """On RDNA3 the upper lanes repeat the operands of the lower ones; what is kept of the result is zero before."""
+    places = places_of(kinds)
+    words = sum(kind_of(kind).words for kind in kinds[2:])
+    if architecture.generation is Generation.RDNA3:
+        registers = range(places[0], places[1] + kind_of(kinds[1]).words)
+        yield from (f'ds_swizzle_b32 v{n}, v{n} offset:swizzle(BITMASK_PERM,"0pppp")' for n in registers)
+        yield "s_waitcnt lgkmcnt(0)"
+    yield from (f"v_mov_b32 v{RESULT + n}, 0" for n in range(words))
+    yield settle(architecture)
+    a, b = (_registers(place, kind) for place, kind in zip(places[:2], kinds[:2], strict=True))
+    yield f"{name} {_group(RESULT, words)}, {a}, {b}, {_group(places[2], words)}"
+    if architecture.generation in CDNA:  # up to 64 cycles until the result can be read
+        yield from ("s_nop 15",) * 4
+
+
+def _group(first: int, words: int) -> str:
+    return f"v{first}" if words == 1 else f"v[{first}:{first + words - 1}]"
+
+
 _MAKERS: tuple[Callable[[Architecture], Iterator[Probe]], ...] = (
     *(_vector, _scalar, _comparisons, _carries, _divisions),
-    *(_packed, _dots, _small_floats),
+    *(_packed, _dots, _small_floats, _matrices),
 )
 
 
@@ -354,6 +409,8 @@ def _column(kind: str, place: int, count: int, rows: int, random: np.random.Gene
     edges = np.array(_edges(kind), np.uint64)
     mask = np.uint64((1 << shape.bits) - 1)
     values = random.integers(0, 2**64, (rows, shape.count), dtype=np.uint64) & mask
+    if shape.count > _PAIR and shape.mantissa is not None:
+        return _words(_moderate(values, shape, random), shape.bits)
     chosen = random.random((rows, shape.count)) < (0.5 if count > 1 else 0.0)
     values = np.where(chosen, random.choice(edges, (rows, shape.count)), values)
     whole = min(rows, edges.size**count)
@@ -361,7 +418,17 @@ def _column(kind: str, place: int, count: int, rows: int, random: np.random.Gene
     return _words(values, shape.bits)
 
 
-def _words(values: np.ndarray[Any, Any], bits: int) -> Words:
+def _moderate(values: Array, shape: Kind, random: np.random.Generator) -> Array:
+    """Elements of matrices: numbers of 1/16 to 16 in size, so that sums stay numbers."""
+    width = shape.bits - 1 - shape.mantissa if shape.mantissa else 0
+    bias = (1 << (width - 1)) - 1
+    exponents = random.integers(bias - 4, bias + 4, values.shape).astype(np.uint64) << np.uint64(shape.mantissa or 0)
+    kept = np.uint64((1 << (shape.bits - 1)) | ((1 << (shape.mantissa or 0)) - 1))
+    moderate: Array = values & kept | exponents
+    return moderate
+
+
+def _words(values: Array, bits: int) -> Words:
     """``[rows, values]`` side by side in 32-bit words."""
     if bits == 64:
         return np.ascontiguousarray(values).view(np.uint32)
@@ -400,7 +467,7 @@ def without_signs(operands: Words, sources: Sequence[str]) -> Words:
     columns, place = operands.copy(), 0
     for name in sources:
         kind = kind_of(name)
-        if kind.mantissa is not None:
+        if kind.mantissa is not None or name.startswith("FP8"):
             part = elements(columns[:, place : place + kind.words], kind)
             clear = part & np.uint64((1 << (kind.bits - 1)) - 1)
             columns[:, place : place + kind.words] = _words(clear, kind.bits)

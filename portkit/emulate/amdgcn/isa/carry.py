@@ -12,7 +12,9 @@ import numpy as np
 from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
 from portkit.emulate.amdgcn.isa import sections
+from portkit.emulate.amdgcn.isa.arithmetic import permutation
 from portkit.emulate.amdgcn.isa.registry import Entry, table_of
+from portkit.emulate.amdgcn.lanes import LanePermutation
 from portkit.emulate.amdgcn.machine import Array, Machine, Mask
 from portkit.emulate.amdgcn.operands import Type
 
@@ -38,7 +40,8 @@ def _with_carry(sign: int, swap: bool, carry_in: bool) -> Callable[[Decoder], St
     def build(decoder: Decoder) -> Step:
         decoder.need(5 if carry_in else 4)
         texts = decoder.operands
-        left, right = (decoder.vector(text, Type.U32) for text in texts[2:4])
+        left = decoder.vector(texts[2], Type.U32, permutation=_whole_permutation(decoder))
+        right = decoder.vector(texts[3], Type.U32)
         carry = decoder.mask(texts[4]) if carry_in else None
         write, write_carry = decoder.vector_result(texts[0], Type.U32), decoder.mask_result(texts[1])
         none: Mask = np.zeros((1, 1), np.bool_)
@@ -52,6 +55,14 @@ def _with_carry(sign: int, swap: bool, carry_in: bool) -> Callable[[Decoder], St
         return step
 
     return build
+
+
+def _whole_permutation(decoder: Decoder) -> LanePermutation | None:
+    """DPP that writes every lane; what the carry of another lane would be, no document says."""
+    moved = permutation(decoder)
+    if moved is not None and not (moved.zero_invalid and moved.enabled.all()):
+        raise decoder.unsupported("carries of lanes that a permutation leaves alone")
+    return moved
 
 
 def _sixty_fifth_bit(a: Array, b: Array, total: Array) -> Array:
