@@ -127,8 +127,8 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
     ``measured`` cell. Each target whose machine code is emulated gets one
     ``emulated`` cell for each small shape and variant. The interpreter, to which
     variants are hardly different, gets one ``interpreted`` cell for each small shape,
-    with the first variant. Excluded cells stay, with their reason: a rule's, or that
-    the variant sets a launch option of another vendor and the matrix expects nothing of it.
+    with the first variant. Excluded cells stay, with their reason: a rule's, or that the
+    variant sets a launch option of another vendor and the matrix expects nothing of it.
 
     Args:
         matrix: as :func:`portkit.plan.matrix.read_matrix` returns it.

@@ -10,6 +10,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from portkit.run.binaries.amdgcn_text import DOT, MFMA, WAVES, WMMA, assembly_figures
+from portkit.run.binaries.hsaco import undefined_symbols
 from portkit.run.capture import kernel_resources
 from portkit.targets.catalog import load_catalog
 from portkit.targets.occupancy import waves_per_simd
@@ -53,6 +54,13 @@ def test_rows_take_no_matrix_path_and_their_lds_is_of_the_launch(arch):
     assert (resources.raw[MFMA], resources.raw[WMMA]) == (0, 0)
     assert resources.shared_bytes_per_block > 0
     assert resources.raw["group_segment_fixed_size"] == 0
+
+
+def test_a_code_object_defines_all_that_it_uses():
+    constants = {"BLOCK": 256}
+    source = ASTSource(row_softmax, {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}, constants)
+    compiled = triton.compile(source, target=GPUTarget("hip", "gfx942", 64))
+    assert undefined_symbols(compiled.asm["hsaco"]) == ()
 
 
 @pytest.mark.parametrize(

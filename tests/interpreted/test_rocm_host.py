@@ -10,6 +10,8 @@ import torch
 
 from portkit.run import host, rocm_host
 from portkit.run.pinned import only_device
+from portkit.run.shim import rocm as shim
+from portkit.targets.catalog import load_catalog
 
 GIB = 1 << 30
 
@@ -99,3 +101,18 @@ def test_the_driver(tmp_path):
 def test_the_one_device_of_a_process(monkeypatch, hip, environment, chosen):
     monkeypatch.setattr(torch.version, "hip", hip)
     assert only_device(1, environment) == {"CUDA_VISIBLE_DEVICES": chosen, "HIP_VISIBLE_DEVICES": chosen}
+
+
+def test_what_host_code_sees_of_an_absent_amd_gpu(monkeypatch):
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    shim.set_versions()
+    assert (torch.version.hip, torch.version.cuda) == (shim.TOOLKIT, None)
+    seen = shim.properties(load_catalog().get("mi300x"))
+    assert (seen["gcnArchName"], seen["major"], seen["minor"]) == ("gfx942:sramecc+:xnack-", 9, 4)
+    assert (seen["warp_size"], seen["multi_processor_count"]) == (64, 304)
+
+
+def test_an_architecture_that_is_no_gfx():
+    with pytest.raises(ValueError, match="not a gfx architecture: sm_90"):
+        shim.capability(load_catalog().get("h200").architecture)
