@@ -30,7 +30,7 @@ _JUDGED_PARTS: Final[Mapping[type, tuple[str, ...]]] = {
 _ANYTHING: Final = re.compile(r"^baselines\..*\.(error|limit)$|\.(options|raw)(\.|$)")
 """Figures that a wrong baseline, a compiler or a vendor chose."""
 
-_SUSPECT: Final = re.compile(r'[:\[,]-|NaN|Infinity|_bytes":0[,}]|\d{17}|[eE]\+?\d')
+_SUSPECT: Final = re.compile(r'[:\[,](?:-|\d{19}|NaN|Infinity)|fused_bytes":0[,}]|\de\+\d')
 """What the text of a line has in it where a figure can't be, though not only there."""
 
 

@@ -360,9 +360,9 @@ def _assemble(path: Path, lines: _Lines) -> Report:
     reading = _Reading(path, header)
     for number, line in numbered:
         place = f"{path}:{number}"
-        kind, body = schema.parse(line, place)
-        reading.take(schema.decode(kind, body, version, place), number)
-        reading.sums.append(body["sum"])
+        value, checksum = schema.read(line, version, place)
+        reading.take(value, number)
+        reading.sums.append(checksum)
     records = tuple(reading.latest.values())
     partial = _why_partial(header, len(records), reading.end, cut_off=lines.cut_off)
     return Report(
