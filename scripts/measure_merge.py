@@ -5,9 +5,8 @@
 
 Two measurements, each of a process of its own under ``portkit merge``:
 
-- reports: a history of nights on ten hosts, 2,000 records a report, each line as the real writer makes it
-  (``encode_fitting``): of the kept report's records, measured and compiled in equal number, with other
-  cells, times and registers. Each target's cells are measured anew each night.
+- reports: a history of nights on ten hosts, 2,000 records a report, each line as the real writer makes it:
+  those of the kept report's records, measured and compiled in equal number, with other cells and times.
 - summary: rows of such a history in Parquet, 20 runs a cell, merged into Parquet.
 
 A script to run by hand, not a test: it writes about a gigabyte, and times on a busy machine mean nothing.
@@ -17,9 +16,11 @@ The exit code is 1 where a budget is exceeded.
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import dataclasses
 import itertools
+import json
 import resource
 import subprocess
 import sys
@@ -28,15 +29,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from tabulate import tabulate
 
-from portkit.model import Clock, End, Evidence, Header, Record, cell_key
+from portkit.model import End, Evidence, Header, Record, cell_key
 from portkit.store.fit import encode_fitting
-from portkit.store.journal import read_report
+from portkit.store.journal import Report, read_report
 from portkit.store.merge import merge
-from portkit.store.schema import encode
+from portkit.store.schema import encode, sealed
 from portkit.store.summary import summary
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,18 +60,22 @@ class Measured:
     exit_code: int
 
 
-def templates() -> tuple[Header, list[Record]]:
-    """Header of the kept report, and its measured and compiled records by turns."""
+def kept_report() -> Report:
+    """The report that the repository keeps."""
     (path,) = KEPT.glob("*.jsonl")
-    report = read_report(path)
-    of = {kind: [x for x in report.records if x.evidence is kind] for kind in (Evidence.MEASURED, Evidence.COMPILED)}
-    longest = range(max(map(len, of.values())))
-    return report.header, [of[kind][i % len(of[kind])] for i in longest for kind in of]
+    return read_report(path)
+
+
+def kept_records() -> list[Record]:
+    """Its measured and compiled records by turns."""
+    every = kept_report().records
+    of = {kind: [x for x in every if x.evidence is kind] for kind in (Evidence.MEASURED, Evidence.COMPILED)}
+    return [of[kind][i % len(of[kind])] for i in range(max(map(len, of.values()))) for kind in of]
 
 
 def runs(count: int) -> Iterator[tuple[Header, int, int]]:
     """Headers of a history with the number of the night and of the host, oldest first."""
-    header, _ = templates()
+    header = kept_report().header
     for number in range(count):
         night, machine = divmod(number, HOSTS)
         started = f"2026-{1 + night // 28 % 12:02}-{1 + night % 28:02}T0{machine % 10}:00:00+00:00"
@@ -82,50 +88,51 @@ def runs(count: int) -> Iterator[tuple[Header, int, int]]:
         )
 
 
-def records(header: Header, night: int, machine: int, sources: Sequence[Record]) -> Iterator[Record]:
-    """Records of one run: cells of this machine, a little slower or faster by the night."""
-    for number in range(PER_REPORT):
-        source = sources[number % len(sources)]
-        cell = dataclasses.replace(source.cell, variant=f"v{number}", target=f"target{machine}")
-        keys = dataclasses.replace(source.keys, cell_key=cell_key(cell, source.variant_params))
-        yield dataclasses.replace(
-            source,
-            run_id=header.run_id,
-            host_id=header.host.host_id,
-            cell=cell,
-            keys=keys,
-            timing=_moved(source, 1 + 0.001 * (night * 7 % 11)),
-            device_id=f"device{machine}" if source.device_id else None,
-        )
+@dataclass(frozen=True)
+class Template:
+    """A record of the kept report, and its fields as the real writer has them in a line."""
+
+    record: Record
+    fields: dict[str, Any]
+
+    @classmethod
+    def of(cls, record: Record) -> Template:
+        """The template that a record makes."""
+        line = json.loads(encode_fitting(record, lambda _name, _content: "0" * 64)[1])
+        return cls(record, {name: value for name, value in line.items() if name not in ("kind", "sum")})
+
+    def line(self, header: Header, night: int, machine: int, number: int) -> bytes:
+        """The line of another cell, a little slower or faster by the night."""
+        cell = dataclasses.replace(self.record.cell, variant=f"v{number}", target=f"target{machine}")
+        fields = self.fields | {
+            "run_id": header.run_id,
+            "host_id": header.host.host_id,
+            "cell": self.fields["cell"] | {"variant": cell.variant, "target": cell.target},
+            "keys": self.fields["keys"] | {"cell_key": cell_key(cell, self.record.variant_params)},
+        }
+        if "timing" in fields:
+            timing = fields["timing"]
+            events = {name: _moved(name, value, night) for name, value in timing["fused"]["events"].items()}
+            fields["timing"] = timing | {"fused": timing["fused"] | {"events": events}}
+            fields["device_id"] = f"device{machine}"
+        return sealed("record", fields)
 
 
-def _moved(record: Record, by: float) -> object:
-    if record.timing is None:
-        return None
-    fused = record.timing.fused
-    return dataclasses.replace(record.timing, fused=dataclasses.replace(fused, events=_times(fused.events, by)))
-
-
-def _times(clock: Clock, by: float) -> Clock:
-    return dataclasses.replace(
-        clock, median_ms=clock.median_ms * by, low_ms=clock.low_ms * by, high_ms=clock.high_ms * by
-    )
+def _moved(name: str, value: float, night: int) -> float:
+    return value * (1 + 0.001 * (night * 7 % 11)) if name.endswith("_ms") else value
 
 
 def write_reports(folder: Path, count: int) -> int:
     """Reports of so many records, as the real writer makes them but for its fsync; their bytes."""
-    _, sources = templates()
     written = 0
+    templates = [Template.of(record) for record in kept_records()]
     for header, night, machine in runs(-(-count // PER_REPORT)):
+        every = [templates[number % len(templates)] for number in range(PER_REPORT)]
+        lines = [each.line(header, night, machine, number) for number, each in enumerate(every)]
+        statuses = collections.Counter(each.record.outcome.status.value for each in every)
+        end = End(header.run_id, PER_REPORT, dict(statuses), header.started)
         path = folder / f"{header.run_id}.jsonl"
-        statuses: dict[str, int] = {}
-        with path.open("wb") as file:
-            file.write(encode(header))
-            for record in records(header, night, machine, sources):
-                file.write(encode_fitting(record, lambda _name, _content: "0" * 64)[1])
-                status = record.outcome.status.value
-                statuses[status] = statuses.get(status, 0) + 1
-            file.write(encode(End(header.run_id, PER_REPORT, statuses, header.started)))
+        path.write_bytes(b"".join([encode(header), *lines, encode(end)]))
         written += path.stat().st_size
     return written
 

@@ -110,6 +110,15 @@ def encode(value: Value) -> bytes:
     fields = _cleaned(_plain_value(value, _sparse))
     text = _canonical(fields)
     _validate(kind, text, f"{kind} not written")
+    return _line(kind, text)
+
+
+def sealed(kind: str, fields: Body) -> bytes:
+    """The line of fields that were judged before: those of a line that :func:`encode` wrote, a value changed."""
+    return _line(kind, _canonical(fields))
+
+
+def _line(kind: str, text: str) -> bytes:
     return f'{{"kind":"{kind}",{text[1:-1]},"sum":"{_checksum(kind, text)}"}}\n'.encode()
 
 
