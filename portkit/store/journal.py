@@ -20,6 +20,7 @@ import fcntl
 import hashlib
 import itertools
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -316,14 +317,23 @@ def read_blob(report: Path, address: str) -> bytes:
     """Content of a blob of a report.
 
     Raises:
-        ReportError: the side folder lacks it, or it was changed.
+        ReportError: the side folder lacks it, it was changed, is too large, or its address is none.
     """
+    if not _ADDRESS.fullmatch(address):
+        raise ReportError(f"no blob has the address {address[:80]!r}", place=str(report))
     path = blob_path(report, address)
     with _as_report_error(path, verb="read"):
+        size = path.stat().st_size
+        if not path.is_file() or size > _LARGEST_BLOB:
+            raise ReportError(f"is no file of at most {_LARGEST_BLOB} bytes, as a blob is", place=str(path))
         content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != address:
         raise ReportError("the content is not what its name says: it was edited or damaged", place=str(path))
     return content
+
+
+_ADDRESS = re.compile(r"[0-9a-f]{64}")
+_LARGEST_BLOB = 1 << 28
 
 
 def blob_path(report: Path, address: str) -> Path:
