@@ -116,9 +116,7 @@ def refused_within(path, mib):
     return done.stderr.splitlines()[-2:]
 
 
-@pytest.mark.parametrize(
-    "start", [b"", HEADER, HEADER + b'{"kind":"record","asked":"'], ids=["header", "line", "record"]
-)
+@pytest.mark.parametrize("start", [b"", HEADER + b'{"kind":"record","asked":"'], ids=["header", "record"])
 def test_a_line_of_a_gigabyte_is_refused_in_little_memory(tmp_path, start):
     path = tmp_path / "r.jsonl"
     with path.open("wb") as file:
@@ -212,11 +210,12 @@ BOMBS = [(".zip", "r.jsonl"), (".tar.gz", "r.jsonl"), (".tar.gz", "passed_over.b
 
 
 @pytest.mark.parametrize(("ending_", "member"), BOMBS)
-def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path, ending_, member):
+def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path, ending_, member, monkeypatch):
+    monkeypatch.setattr(archives, "_FREE_BYTES", 4 * MIB)
     path = tmp_path / f"bomb{ending_}"
-    PACKED[ending_](path, [("good.jsonl", WHOLE), (member, bytes(80 * MIB))])
+    PACKED[ending_](path, [("good.jsonl", WHOLE), (member, bytes(5 * MIB))])
     error = refusal(path)
-    assert (error.place, error.message[:33]) == (str(path), f"unpacks to more than {archives._FREE_BYTES} byte"[:33])
+    assert (error.place, error.message[:33]) == (str(path), f"unpacks to more than {4 * MIB} bytes"[:33])
 
 
 def test_a_zip_that_lies_about_a_size_is_refused(tmp_path):
