@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
         return _merge_summaries(paths, output, layout, (triton, kernels, targets), _names(expected), summary_file)
     layout = layout or layout_of(output)
     dataset = merge(paths, triton)
+    gc.freeze()  # the records stay to the end: no search for garbage among them
     if summary_file is not None:
         write(summary_file, parquet(summary(dataset)))
     whole = expect(comparison(dataset, reference), _names(expected))
