@@ -4,7 +4,7 @@ import dataclasses
 
 import factories
 import pytest
-from found import clock, counted, failed, family, found, judged, places, ratio, timed
+from found import built, clock, counted, failed, family, found, judged, places, ratio, timed
 
 from portkit.analysis.distance import Distance, OutputDistance
 from portkit.analysis.spread import Spread
@@ -24,6 +24,19 @@ def test_nan_on_one_target(name):
     assert (one.targets, one.against, one.evidence) == (("mi300x",), ("h200",), (MEASURED, EMULATED))
     assert f"With {name} in the input" in one.explanation
     assert "maxima and minima give the number" in one.explanation
+
+
+def test_of_each_target_it_is_told_whether_it_ran():
+    rows = [
+        judged("h200", signals={"dot.f32": 1}),
+        judged("rx7900xtx", EMULATED, signals={"dot.f32": 1}),
+        built("mi300x", {"dot.f32": 1}),
+        built("a100", {"dot.f32": 1, "matrix.tf32": 1}),
+    ]
+    (one,) = found("PK201", *rows)
+    assert set(one.targets) == {"h200", "rx7900xtx", "mi300x"}
+    assert "Never run on mi300x (only built) and rx7900xtx (only emulated), so" in one.explanation
+    assert one.evidence == (MEASURED, EMULATED, Evidence.COMPILED)
 
 
 @pytest.mark.parametrize("agree", [True, False, None])
@@ -93,7 +106,7 @@ def test_speedup_that_does_not_carry_over():
     (one,) = found("PK401", *rows)
     assert (one.targets, one.against) == (("mi300x",), ("h200",))
     assert "2.00 (1.98 to 2.02) times as fast as eager on h200, and 1.25 (1.24 to 1.26) on mi300x" in one.explanation
-    assert "not known" not in one.explanation  # it was measured
+    assert "Never run" not in one.explanation
 
 
 @pytest.mark.parametrize(("fused", "spread"), [(0.6, 0.01), (0.8, 0.4)])
