@@ -53,6 +53,11 @@ def test_limits(rule, broken):
     assert found(rule, built("mi300x"), built("h200")) == []
 
 
+def test_two_limits_are_one_finding():
+    row = built("mi300x", limits_broken=(LIMITS["PK105"], "registers 65536 a block > 32768"))
+    assert [rule for rule in LIMITS if found(rule, row)] == ["PK105"]
+
+
 def test_near_the_limit_of_one_target():
     rows = [built("mi300x", shared=61_440), built("h200", shared=61_440)]  # of 65536 and 232448
     assert places("PK104", *rows) == [(("mi300x",), ("h200",))]
