@@ -257,6 +257,12 @@ def test_builds_and_failures_of_the_host_are_no_finding(rule):
     assert found(rule, built("h200"), host) == []
 
 
+@pytest.mark.parametrize("rule", dict.fromkeys(FAILURES.values()))
+def test_what_the_instruction_interpreter_does_not_know_is_no_refusal(rule):
+    row = failed("mi300x", UNSUPPORTED, "line 7 `v_cvt_pk_fp8_f32 v0, v1, v2`: not modelled", Stage.RUN)
+    assert found(rule, row, built("h200")) == []
+
+
 @pytest.mark.parametrize("rule", ["PK216", "PK217"])
 def test_what_no_target_builds_is_no_difference(rule):
     rows = [failed("mi300x", UNSUPPORTED, SHAPE), failed("h200", ERROR, "PassManager::run failed")]
