@@ -143,6 +143,8 @@ def test_most_of_the_bytes_it_saves():
     same = Work(fused_bytes=100, unfused_bytes=100, flops=1)
     assert found("PK403", timed("h200", 0.8, 0.9, trace=0.4, eager_trace=0.4, work=same)) == []
     assert found("PK403", timed("h200", 0.8, 1.6)) == []  # no kernel times
+    product = Work(fused_bytes=100, unfused_bytes=400, flops=10**6)
+    assert found("PK403", timed("h200", 0.8, 1.6, trace=0.4, eager_trace=0.8, work=product)) == []
 
 
 @pytest.mark.parametrize(("achieved", "fires"), [(50.0, True), (65.0, False), (None, False)])
@@ -184,8 +186,8 @@ def test_another_variant_wins():
     assert found("PK406", *rows) == []
 
 
-def sized(rows: int, ms: float, target: str = "h200"):
-    work = Work(fused_bytes=rows * 1000, unfused_bytes=rows * 4000, flops=rows)
+def sized(rows: int, ms: float, target: str = "h200", flops: int = 1):
+    work = Work(fused_bytes=rows * 1000, unfused_bytes=rows * 4000, flops=rows * flops)
     return timed(target, ms, 4 * ms, shape=(rows, 250), work=work)
 
 
@@ -199,6 +201,7 @@ def test_a_cliff():
 def test_no_cliff(times):
     assert found("PK407", sized(1000, times[0]), sized(2000, times[1])) == []
     assert found("PK407", sized(1000, 0.1), sized(10_000, 10.0)) == []  # no neighbours
+    assert found("PK407", sized(1000, 0.1, flops=1), sized(2000, 0.4, flops=4)) == []  # 4 times the work per byte
     assert found("PK407", sized(1000, 0.1), sized(2000, 0.4, "mi300x")) == []
 
 

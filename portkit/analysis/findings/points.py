@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from portkit.analysis.distance import Distance
 from portkit.analysis.spread import Spread
 from portkit.errors import CatalogError
-from portkit.model import Architecture, Direction, Evidence, Launch, Platform
+from portkit.model import Architecture, Direction, Evidence, Launch, Platform, Target
 from portkit.store.merge import Dataset, Row
 from portkit.targets.catalog import Catalog
 
@@ -112,6 +112,13 @@ class Context:
     catalog: Catalog
     distances: tuple[Distance, ...] = ()
     spreads: tuple[Spread, ...] = ()
+
+    def target(self, row: Row) -> Target | None:
+        """A row's SKU; None where the catalogue does not know it."""
+        try:
+            return self.catalog.get(row.record.cell.target)
+        except CatalogError:
+            return None
 
     def architecture(self, row: Row) -> Architecture | None:
         """Limits of a row's architecture; None where the catalogue does not know it."""
