@@ -183,6 +183,26 @@ class Outcome:
     stage: Stage = Stage.DONE
     message: str = ""  # one paragraph, paths scrubbed; empty when all went well
 
+    @property
+    def no_verdict(self) -> bool:
+        """True where our side or the host is to blame, so that nothing was learned of the kernel."""
+        return self.status in _OUR_SIDE or (self.status is Status.TIMEOUT and self.stage in _OUTSIDE_THE_KERNEL)
+
+
+_OUR_SIDE = frozenset(
+    {
+        Status.BACKEND_MISSING,
+        Status.CAPTURE_FAILED,
+        Status.REFERENCE_FAILED,
+        Status.BASELINE_FAILED,
+        Status.WEAK_CHECK,
+        Status.WORKER_LOST,
+    }
+)
+
+_OUTSIDE_THE_KERNEL = frozenset({Stage.IMPORT, Stage.INPUTS, Stage.REFERENCE, Stage.VERIFY, Stage.TIMING})
+"""Stages whose time limit a busy host breaks, rather than a kernel or its compiler."""
+
 
 # --------------------------------------------------------------------------
 # Kernel cases, as a kernel file declares them

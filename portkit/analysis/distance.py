@@ -172,11 +172,14 @@ def _pair(one: Record, other: Record, paths: Mapping[str, str]) -> Distance:
     reason = None
     try:
         outputs = distance(*(read_blob(Path(paths[r.run_id]), r.blobs[FINGERPRINT]) for r in (one, other)))
-    except (ReportError, ValueError, KeyError) as error:
+    except (ReportError, *_NO_FINGERPRINT) as error:
         reason = error.message if isinstance(error, ReportError) else f"a fingerprint is no such: {error}"
     cell = one.cell
     names = [f"{r.cell.target} {r.evidence.value} (run {r.run_id})" for r in (one, other)]
     return Distance(cell.case, cell.direction, cell.shape, cell.dtype, names[0], names[1], outputs, reason)
+
+
+_NO_FINGERPRINT: Final = (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError)
 
 
 def _output_distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> OutputDistance:

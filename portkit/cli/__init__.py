@@ -21,6 +21,7 @@ COMMANDS = {
     "doctor": "What this host can do, and each gap with its remedy.",
     "explain": "What a finding means: why, what it costs, what to change.",
     "findings": "What differs between targets, why, what it costs and what to change.",
+    "gate": "Fail where a kernel became slower or worse than in a baseline.",
     "merge": "Merge reports of any number of hosts into one table.",
     "occupancy": "Theoretical occupancy of a configuration on a target.",
     "targets": "The catalogue of GPUs.",

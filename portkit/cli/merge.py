@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,14 +10,17 @@ import click
 
 from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
-from portkit.analysis.rows import comparison
+from portkit.analysis.rows import Comparison, comparison
+from portkit.cli.outputs import layout_of, refuse_report, write
+from portkit.cli.summaries import is_summary, merged_summaries, missing, parquet, summaries
 from portkit.errors import ReportError
 from portkit.render.findings import SHOWN
+from portkit.render.summary import render_summary
 from portkit.render.table import LAYOUTS, render
-from portkit.store.journal import write_whole
 from portkit.store.merge import merge
+from portkit.store.summary import ENDING, summary
 
-LAYOUT_OF_SUFFIX = {".md": "github", ".json": "json", ".txt": "plain"}
+PATH = click.Path(path_type=Path)
 
 
 def _count(context: click.Context, option: click.Parameter, value: str) -> int | None:
@@ -28,8 +31,8 @@ def _count(context: click.Context, option: click.Parameter, value: str) -> int |
 
 
 @click.command("merge", short_help="Merge reports into one table of kernels × targets.")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write: .md, .json or .txt.")
+@click.argument("paths", nargs=-1, type=PATH)
+@click.option("-o", "--output", type=PATH, help="File to write: .md, .json or .txt; of summaries .parquet too.")
 @click.option("--format", "layout", type=click.Choice(sorted(LAYOUTS)), help="Layout; by default of the file's ending.")
 @click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
 @click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
@@ -43,9 +46,10 @@ def _count(context: click.Context, option: click.Parameter, value: str) -> int |
     callback=_count,
     default=str(SHOWN),
     show_default=True,
-    help="How many findings to show, or all.",
+    help="How many findings to show, or all; with 0 none are looked for.",
 )
-def command(  # noqa: PLR0913, PLR0917 — one option each
+@click.option("--summary", "summary_file", type=PATH, help="Parquet file to write: one row for every record.")
+def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     paths: tuple[Path, ...],
     output: Path | None,
     layout: str | None,
@@ -55,68 +59,74 @@ def command(  # noqa: PLR0913, PLR0917 — one option each
     expected: str,
     reference: str | None,
     shown: int | None,
+    summary_file: Path | None,
 ) -> int:
     """Merge reports into one table of kernels × targets.
 
-    PATHS are reports, archives of reports (zip, tar), or folders searched for *.jsonl;
-    reports/local by default. Red cells do not change the exit code; a report that can't
-    be read does, and a target that --expect names (h200, or h200:measured) without a row.
+    PATHS are reports, archives of reports (zip, tar), folders searched for *.jsonl, or
+    summaries that --summary wrote (.parquet); reports/local by default. Red cells do not
+    change the exit code; a report that can't be read does, and a target that --expect
+    names (h200, or h200:measured) without a row.
     """
-    layout = layout or _layout_of(output)
-    if output is not None:
-        _refuse_report(output, paths)
-    dataset = merge(paths or (Path("reports/local"),), triton)
-    whole = expect(comparison(dataset, reference), _names(expected))
+    paths = paths or (Path("reports/local"),)
+    _check_outputs(paths, output, summary_file)
+    if any(is_summary(path) for path in paths):
+        return _merge_summaries(paths, output, layout, (triton, kernels, targets), _names(expected), summary_file)
+    layout = layout or layout_of(output)
+    dataset = merge(paths, triton)
+    gc.freeze()  # the records stay to the end: no search for garbage among them
+    if summary_file is not None:
+        write(summary_file, parquet(summary(dataset)))
+    whole = expect(comparison(dataset, reference, explain=shown != 0), _names(expected))
     merged = choose(whole, _names(kernels), _names(targets))
-    text = render(merged, layout, shown)
+    _put(render(merged, layout, shown), output, merged)
+    return _told_missing(merged.missing)
+
+
+def _put(text: str, output: Path | None, merged: Comparison) -> None:
     if output is None:
         click.echo(text, nl=False)
+        return
+    write(output, text)
+    for warning in merged.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(f"{output}: {len(merged.rows)} rows of {len(merged.runs)} reports", err=True)
+
+
+def _merge_summaries(
+    paths: Sequence[Path],
+    output: Path | None,
+    layout: str | None,
+    choice: tuple[str | None, str, str],
+    expected: Sequence[str],
+    summary_file: Path | None,
+) -> int:
+    rows = merged_summaries(paths, *choice)
+    if summary_file is not None:
+        write(summary_file, parquet(summaries(paths).unique().sort("run_id", "cell_key", "evidence").collect()))
+    if output is None:
+        click.echo(render_summary(rows, layout or "plain"), nl=False)
     else:
-        _write(output, text)
-        for warning in merged.warnings:
-            click.echo(f"warning: {warning}", err=True)
-        click.echo(f"{output}: {len(merged.rows)} rows of {len(merged.runs)} reports", err=True)
-    if merged.missing:
-        click.echo(f"MISSING: no row of {', '.join(merged.missing)}", err=True)
-    return 1 if merged.missing else 0
+        write(output, parquet(rows) if is_summary(output) else render_summary(rows, layout or layout_of(output)))
+        click.echo(f"{output}: {rows.height} rows", err=True)
+    return _told_missing(missing(rows, expected))
+
+
+def _told_missing(targets: Sequence[str]) -> int:
+    """Exit code for targets that had to have a row."""
+    if targets:
+        click.echo(f"MISSING: no row of {', '.join(targets)}", err=True)
+    return 1 if targets else 0
+
+
+def _check_outputs(paths: Sequence[Path], *outputs: Path | None) -> None:
+    """Refuse to write over what is read, and a summary of another ending."""
+    for output in outputs:
+        if output is not None:
+            refuse_report(output, paths)
+    if outputs[-1] is not None and not is_summary(outputs[-1]):
+        raise ReportError("a summary is Parquet", place=str(outputs[-1]), remedy=f"end its name in {ENDING}")
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _layout_of(output: Path | None) -> str:
-    if output is None:
-        return "plain"
-    if output.suffix not in LAYOUT_OF_SUFFIX:
-        raise ReportError(
-            f"no layout is known for the ending {output.suffix!r}",
-            place=str(output),
-            remedy=f"end the name in {', '.join(LAYOUT_OF_SUFFIX)}, or give --format",
-        )
-    return LAYOUT_OF_SUFFIX[output.suffix]
-
-
-def _refuse_report(output: Path, paths: Sequence[Path]) -> None:
-    """A report is never written over: it may be the only one of a run."""
-    names = (output.suffix, Path(os.path.realpath(output)).suffix)
-    if ".jsonl" in names or any(path.exists() and output.exists() and path.samefile(output) for path in paths):
-        raise ReportError(
-            "a comparison is not written over a report, nor under a report's ending",
-            place=str(output),
-            remedy=f"name another file with -o, ending in {', '.join(LAYOUT_OF_SUFFIX)}",
-        )
-
-
-def _write(output: Path, text: str) -> None:
-    content = text.encode(errors="replace")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        if output.exists() and not output.is_file():  # a device or a pipe
-            output.write_bytes(content)
-        else:
-            write_whole(Path(os.path.realpath(output)), content)
-    except OSError as error:
-        raise ReportError(
-            f"can't be written: {error.strerror}", place=str(output), remedy="name a file that you may write, with -o"
-        ) from error

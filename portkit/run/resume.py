@@ -7,26 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from portkit.errors import ReportError, nearest
-from portkit.model import CaseDeclaration, Device, Evidence, Header, Host, Record, Stage, Status
+from portkit.model import CaseDeclaration, Device, Evidence, Header, Host, Record
 from portkit.store.journal import Report
 
 LATEST: Final = "latest"
 """What a user writes for the newest report of the folder."""
-
-REPEATED: Final = frozenset(
-    {
-        Status.BACKEND_MISSING,
-        Status.CAPTURE_FAILED,
-        Status.REFERENCE_FAILED,
-        Status.BASELINE_FAILED,
-        Status.WEAK_CHECK,
-        Status.WORKER_LOST,
-    }
-)
-"""Statuses that are our side's or the host's fault, and so no verdict on the kernel."""
-
-_OUTSIDE_THE_KERNEL: Final = frozenset({Stage.IMPORT, Stage.INPUTS, Stage.REFERENCE, Stage.VERIFY, Stage.TIMING})
-"""Stages whose time limit a busy host breaks, rather than a kernel or its compiler."""
 
 _CHOICE_OF_DEVICE: Final = frozenset(
     {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"}
@@ -35,10 +20,7 @@ _CHOICE_OF_DEVICE: Final = frozenset(
 
 def is_repeated(record: Record) -> bool:
     """Whether a resumed run runs a cell again that has a record; never one that is as the matrix expects."""
-    status, stage = record.outcome.status, record.outcome.stage
-    if status is record.expected:
-        return False
-    return status in REPEATED or (status is Status.TIMEOUT and stage in _OUTSIDE_THE_KERNEL)
+    return record.outcome.no_verdict and record.outcome.status is not record.expected
 
 
 def find_report(folder: Path, name: str) -> Path:

@@ -20,6 +20,7 @@ import fcntl
 import hashlib
 import itertools
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -316,14 +317,23 @@ def read_blob(report: Path, address: str) -> bytes:
     """Content of a blob of a report.
 
     Raises:
-        ReportError: the side folder lacks it, or it was changed.
+        ReportError: the side folder lacks it, it was changed, is too large, or its address is none.
     """
+    if not _ADDRESS.fullmatch(address):
+        raise ReportError(f"no blob has the address {address[:80]!r}", place=str(report))
     path = blob_path(report, address)
     with _as_report_error(path, verb="read"):
+        size = path.stat().st_size
+        if not path.is_file() or size > _LARGEST_BLOB:
+            raise ReportError(f"is no file of at most {_LARGEST_BLOB} bytes, as a blob is", place=str(path))
         content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != address:
         raise ReportError("the content is not what its name says: it was edited or damaged", place=str(path))
     return content
+
+
+_ADDRESS = re.compile(r"[0-9a-f]{64}")
+_LARGEST_BLOB = 1 << 28
 
 
 def blob_path(report: Path, address: str) -> Path:
@@ -360,9 +370,9 @@ def _assemble(path: Path, lines: _Lines) -> Report:
     reading = _Reading(path, header)
     for number, line in numbered:
         place = f"{path}:{number}"
-        kind, body = schema.parse(line, place)
-        reading.take(schema.decode(kind, body, version, place), number)
-        reading.sums.append(body["sum"])
+        value, checksum = schema.read(line, version, place)
+        reading.take(value, number)
+        reading.sums.append(checksum)
     records = tuple(reading.latest.values())
     partial = _why_partial(header, len(records), reading.end, cut_off=lines.cut_off)
     return Report(

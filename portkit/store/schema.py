@@ -110,8 +110,42 @@ def encode(value: Value) -> bytes:
     fields = _cleaned(_plain_value(value, _sparse))
     text = _canonical(fields)
     _validate(kind, text, f"{kind} not written")
-    line = {"kind": kind, **fields, "sum": _checksum(kind, text)}
-    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+    return _line(kind, text)
+
+
+def sealed(kind: str, fields: Body) -> bytes:
+    """The line of fields that were judged before: those of a line that :func:`encode` wrote, a value changed."""
+    return _line(kind, _canonical(fields))
+
+
+def _line(kind: str, text: str) -> bytes:
+    return f'{{"kind":"{kind}",{text[1:-1]},"sum":"{_checksum(kind, text)}"}}\n'.encode()
+
+
+def read(line: bytes, version: int, place: str) -> tuple[Value, str]:
+    """The value of a line and its checksum.
+
+    A line as :func:`encode` writes it has the canonical JSON in it, so that the checksum is one of
+    its bytes; any other is parsed and put in canonical order first.
+
+    Args:
+        line: of a report, its end included or not.
+        version: schema version of the report.
+        place: file and line, for errors.
+
+    Raises:
+        ReportError: as :func:`parse` and :func:`decode`.
+    """
+    written = _WRITTEN.fullmatch(line) if version == SCHEMA_VERSION else None
+    if written and written[1].decode() in KINDS:
+        kind, text, checksum = written[1].decode(), f"{{{written[2].decode(errors='replace')}}}", written[3].decode()
+        if checksum == _checksum(kind, text):
+            return _validate(kind, _shown(text), place), checksum
+    kind, body = parse(line, place)
+    return decode(kind, body, version, place), body["sum"]
+
+
+_WRITTEN = re.compile(rb'\{"kind":"([a-z]+)",(.*),"sum":"([0-9a-f]{12})"\}\s*', re.DOTALL)
 
 
 def parse(line: bytes, place: str) -> tuple[str, Body]:

@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
+import zipfile
 
 import pytest
 from click.testing import CliRunner
@@ -167,3 +170,26 @@ def test_a_build_of_several_launches_drifts_by_its_worst(tmp_path):
         "spill_bytes_per_thread": (0, 16),
         "occupancy_pct": (100.0, 50.0),
     }
+
+
+@pytest.mark.parametrize("module", ["portkit.cli.merge", "portkit.cli.gate", "portkit.cli.summaries"])
+def test_merge_and_gate_import_neither_torch_nor_triton(module):
+    code = f"import sys, {module}; print(sorted({{'torch', 'triton'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_input_is_changed(tmp_path):
+    for n in (1, 2):
+        write(tmp_path / "reports", run(n), timed(n, here=run(n)), record(run=run(n)))
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in (tmp_path / "reports").glob("*.jsonl"):
+            packed.write(path, path.name)
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.is_file()}
+    dataset = merge([tmp_path / "reports", archive])
+    kept = dataclasses.replace(dataset)
+    comparison(dataset)
+    assert dataset == kept == merge([archive])
+    after = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.is_file()}
+    assert after == before

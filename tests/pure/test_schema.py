@@ -130,3 +130,21 @@ def test_an_older_version_goes_through_each_upgrade_in_turn(monkeypatch):
 
 def test_the_status_of_a_record_is_an_enum_again():
     assert read_line(schema.encode(record())).outcome.status is Status.BUILT
+
+
+def test_a_line_reads_alike_as_written_and_with_its_keys_in_another_order():
+    line = schema.encode(record(Evidence.MEASURED))
+    body = json.loads(line)
+    turned = json.dumps(dict(reversed(body.items()))).encode()
+    expected = (record(Evidence.MEASURED), body["sum"])
+    assert schema.read(line, SCHEMA_VERSION, "r:2") == expected
+    assert schema.read(turned, SCHEMA_VERSION, "r:2") == expected
+    assert schema.sealed("record", {k: v for k, v in body.items() if k not in ("kind", "sum")}) == line
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"softmax", b"softmix"), (b"4096", b"4095"), (b'"sum":"', b'"sum":"0')])
+def test_a_byte_changed_in_a_line_as_written_is_found(old, new):
+    line = schema.encode(record())
+    assert old in line
+    with pytest.raises(ReportError, match="checksum"):
+        schema.read(line.replace(old, new, 1), SCHEMA_VERSION, "r:2")

@@ -1,5 +1,6 @@
 """Reports and archives from anyone: refused by name or shown as text, in bounded memory."""
 
+import hashlib
 import io
 import json
 import resource
@@ -9,12 +10,15 @@ import tarfile
 import zipfile
 
 import pytest
-from factories import header, record
+from factories import header, host, record
+from test_merge import run, write
 from test_reports import HEADER, MEASURED, RECORD, _edited, _line, ending
 
+from portkit.analysis.distance import distances
 from portkit.errors import ReportError
-from portkit.store import archives, schema
-from portkit.store.journal import read_report
+from portkit.model import Evidence
+from portkit.store import archives, journal, schema
+from portkit.store.journal import blob_path, read_blob, read_report
 from portkit.store.merge import merge
 
 WHOLE = HEADER + RECORD + ending(1)
@@ -112,9 +116,7 @@ def refused_within(path, mib):
     return done.stderr.splitlines()[-2:]
 
 
-@pytest.mark.parametrize(
-    "start", [b"", HEADER, HEADER + b'{"kind":"record","asked":"'], ids=["header", "line", "record"]
-)
+@pytest.mark.parametrize("start", [b"", HEADER + b'{"kind":"record","asked":"'], ids=["header", "record"])
 def test_a_line_of_a_gigabyte_is_refused_in_little_memory(tmp_path, start):
     path = tmp_path / "r.jsonl"
     with path.open("wb") as file:
@@ -208,11 +210,12 @@ BOMBS = [(".zip", "r.jsonl"), (".tar.gz", "r.jsonl"), (".tar.gz", "passed_over.b
 
 
 @pytest.mark.parametrize(("ending_", "member"), BOMBS)
-def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path, ending_, member):
+def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path, ending_, member, monkeypatch):
+    monkeypatch.setattr(archives, "_FREE_BYTES", 4 * MIB)
     path = tmp_path / f"bomb{ending_}"
-    PACKED[ending_](path, [("good.jsonl", WHOLE), (member, bytes(80 * MIB))])
+    PACKED[ending_](path, [("good.jsonl", WHOLE), (member, bytes(5 * MIB))])
     error = refusal(path)
-    assert (error.place, error.message[:33]) == (str(path), f"unpacks to more than {archives._FREE_BYTES} byte"[:33])
+    assert (error.place, error.message[:33]) == (str(path), f"unpacks to more than {4 * MIB} bytes"[:33])
 
 
 def test_a_zip_that_lies_about_a_size_is_refused(tmp_path):
@@ -248,3 +251,40 @@ def test_a_name_without_end_is_refused(tmp_path):
     name.pax_headers = {"comment": "x" * (2 * MIB)}
     pack_tar(tmp_path / "a.tar", [(name, WHOLE)], "w")
     assert "a member's header has" in refusal(tmp_path / "a.tar").message
+
+
+@pytest.mark.parametrize("address", ["/dev/zero", "../" * 20 + "etc/passwd", "a" * 63, "A" * 64, "", "a" * 64 + "/"])
+def test_a_blob_has_the_address_of_its_content_and_no_path(tmp_path, address):
+    with pytest.raises(ReportError, match="no blob has the address"):
+        read_blob(tmp_path / "r.jsonl", address)
+
+
+def test_a_blob_too_large_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "_LARGEST_BLOB", 10)
+    path = blob_path(tmp_path / "r.jsonl", "a" * 64)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"x" * 11)
+    with pytest.raises(ReportError, match="no file of at most 10 bytes"):
+        read_blob(tmp_path / "r.jsonl", "a" * 64)
+
+
+ODD = {
+    "list": [],
+    "text": "x",
+    "output without form": {"input_hash": "i", "outputs": [{"name": "0"}]},
+    "outputs that are none": {"input_hash": "i", "outputs": 5},
+    "unknown dtype": {"input_hash": "i", "outputs": [{"name": "0", "dtype": "x", "shape": [], "hash": "", "bits": ""}]},
+}
+
+
+@pytest.mark.parametrize("content", ODD.values(), ids=ODD)
+def test_a_fingerprint_that_is_none_is_a_reason(tmp_path, content):
+    blob = json.dumps(content).encode()
+    address = hashlib.sha256(blob).hexdigest()
+    for number, host_id in ((1, "one"), (2, "two")):
+        here = run(number, host=host(host_id=host_id))
+        path = write(tmp_path, here, record(Evidence.MEASURED, run=here, blobs={"fingerprint": address}))
+        blob_path(path, address).parent.mkdir(parents=True)
+        blob_path(path, address).write_bytes(blob)
+    (found,) = distances(merge([tmp_path]))
+    assert found.reason.startswith("a fingerprint is no such")
