@@ -1,4 +1,5 @@
 # make benchmark   the matrix on this host, and the comparison of it
+# make new-kernel NAME=…   a kernel case that works, with its test
 # make test        style, types, import rules and tests
 # make lint        the first three of them
 # make test-diverging-full    every kernel on which compilers part ways, the slow ones too
@@ -11,11 +12,14 @@ VENV ?= .venv
 ARGS ?=
 export PYTHON
 
-.PHONY: benchmark test lint clean environment test-diverging-full test-triton-versions
+.PHONY: benchmark new-kernel test lint clean environment test-diverging-full test-triton-versions
 .DEFAULT_GOAL := benchmark
 
 benchmark: environment
 	@scripts/benchmark.sh $(VENV) $(ARGS)
+
+new-kernel: environment
+	@$(VENV)/bin/portkit new $(NAME)
 
 test: environment
 	@scripts/test.sh $(VENV) $(ARGS)

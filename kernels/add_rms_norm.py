@@ -19,8 +19,12 @@ Work of one forward call, N = rows × hidden, s = bytes per element:
              Fusion gains at most about 10 / 4 = 2.5.
     flops    per element: add, square, sum, × rstd, × weight = 5; per row: divide,
              + eps, rsqrt = 3.
-Backward: dy, dh, h and weight read, d and dw written, (4 N + 2 hidden) s, and 4 B a row for
-r; d is one tensor, the gradient of both addends.
+Backward, what the forward pass leaves of r (4 B a row) not counted:
+    fused    dy, dh, h and weight read, d and dw written: (4 N + 2 hidden) s; d is one tensor, the
+             gradient of both addends.
+    unfused  PyTorch's gradients of the chain: those of ``rms_norm.py`` and one addition more:
+             (27 N + 9 rows + 2 hidden) s.
+    flops    one addition more than there: 10 an element.
 
 Measured on an H200, bfloat16, 16384 × 4096 (torch 2.11, Triton 3.6; least bytes over time, as a
 share of the copy bandwidth of the same run): forward 97 %, Liger-Kernel 97 %; backward 84 % with
@@ -192,12 +196,24 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     )
 
 
+def backward_work(shape: tuple[int, ...], dtype: str) -> Work:
+    """Bytes and operations of the gradients, derived in the module's docstring."""
+    rows, hidden = shape
+    n, size = rows * hidden, DTYPE_BYTES[dtype]
+    return Work(
+        fused_bytes=(4 * n + 2 * hidden) * size,
+        unfused_bytes=(27 * n + 9 * rows + 2 * hidden) * size,
+        flops=10 * n,
+    )
+
+
 case = KernelCase(
     name="add_rms_norm",
     fused=add_rms_norm,
     reference=reference,
     inputs=inputs,
     work=work,
+    backward_work=backward_work,
     shapes=((4096, 4096), (16384, 4096), (2048, 8192), (4096, 2880), (2048, 7168), (1, 4096)),
     small_shapes=((3, 4096), (4, 2880)),
     dtypes=("float32", "float16", "bfloat16"),

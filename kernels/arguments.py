@@ -37,6 +37,12 @@ def check_axes(name: str, tensor: torch.Tensor, least: int, most: int | None = N
         raise ValueError(f"{name} has {tensor.dim()} axes; it must have {wanted}")
 
 
+def check_named_axes(name: str, tensor: torch.Tensor, *axes: str) -> None:
+    """The tensor has these axes."""
+    if tensor.dim() != len(axes):
+        raise ValueError(f"{name} has {tensor.dim()} axes; it must have {len(axes)}: {', '.join(axes)}")
+
+
 def check_beside(name: str, tensor: torch.Tensor, other_name: str, other: torch.Tensor) -> None:
     """Both are on one device."""
     if tensor.device != other.device:

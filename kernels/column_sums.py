@@ -9,9 +9,10 @@ on the device: a gradient is repeatable bit by bit.
 import torch
 import triton
 import triton.language as tl
+from tiles import shared_bytes
 
 PROGRAMS = 264  # of a first stage: two for each unit of an H200, so that one computes while the other waits
-ROWS, COLUMNS = 64, 32  # of a block here: 128 B of a row, one cache line, and few programs' worth of rows in turn
+ROWS, COLUMNS = 256, 32  # of a block here: 128 B of a row, one cache line, and nearly all rows at once
 
 
 @triton.jit
@@ -30,8 +31,22 @@ def _column_sums(partial_ptr, out_ptr, rows, columns, ROWS: tl.constexpr, COLUMN
 
 
 def backward_warps(hidden: int, num_warps: int) -> int:
-    """Warps of a first stage: so many that a thread has 8 elements of a row on 32 lanes, where 16 warps suffice."""
-    return max(num_warps, min(16, triton.next_power_of_2(hidden) // 256))
+    """Warps of a first stage: so many that a thread has 16 elements of a row on 32 lanes, where 16 warps suffice."""
+    return max(num_warps, min(16, triton.next_power_of_2(hidden) // 512))
+
+
+def backward_stages(hidden: int, tensors: int, like: torch.Tensor) -> int:
+    """Rows of a first stage in flight, the one computed with counted in: 3 where two programs' others fit, else 1.
+
+    Args:
+        hidden: elements of a row.
+        tensors: that are read by rows.
+        like: one of them.
+    """
+    if like.device.type != "cuda":
+        return 1
+    ahead = 2 * tensors * triton.next_power_of_2(hidden) * like.element_size()
+    return 3 if 2 * (ahead + 2048) <= shared_bytes(like.device) else 1
 
 
 def column_sums(partial: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -47,5 +62,5 @@ def column_sums(partial: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     sums, programs, columns = partial.shape
     out = torch.empty((sums, columns), dtype=dtype, device=partial.device)
     grid = (triton.cdiv(columns, COLUMNS), sums)
-    _column_sums[grid](partial, out, programs, columns, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=4)
+    _column_sums[grid](partial, out, programs, columns, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=8)
     return out

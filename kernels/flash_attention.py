@@ -17,6 +17,18 @@ Three launches: D; dK and dV, where a program holds a block of keys and walks th
 heads that share it; dQ, where a program holds a block of queries and walks the keys. P is made
 twice, which is the price for no atomics: runs agree bit by bit.
 
+On sm_90 attention over all keys is also split between producers and consumers, where nothing in the
+loop or after it depends on a row's number: whole blocks of keys, no gradient wanted. Elsewhere that
+is not asked for: Triton 3.6 builds masked loops so too, and an H200 then gave wrong results and NaN
+(error 12 for a mean of 1), as it did with more than two stages.
+
+Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved), in TFLOP/s of the two
+products, beside cuDNN and FlashAttention-2: causal 4096 × 128: 465 (574, 304), all of 8192 × 128: 572
+(686, 339), causal 4096 × 64: 404 (431, 281). The gradients of the first take 3.95 ms (2.71, 5.41).
+cuDNN overlaps the softmax of one block with the products of the next; nothing in Triton asks for that.
+On sm_90 the launch of dK and dV spills 24 to 392 bytes a thread (Triton 3.7.1, heads of 128) and is still the
+fastest tried: blocks that do not spill took 1.5 times as long.
+
 P and dS are rounded to the inputs' dtype before they enter a product, as the unfused chain
 rounds them. Products of float32 are not allowed tf32: ``ieee``.
 
@@ -27,8 +39,15 @@ length², half of p is looked at where it is causal; s = bytes per element:
              softmax 2 p, P V p + k + q: (2 q + 2 k + 6 p) s, causal (2 q + 2 k + 8 p) s + length².
     flops    two products of 2 p dim each, and 5 an element of S (scale, max, subtract, exp, sum);
              causal: over length (length + 1) / 2 pairs a head.
-    Compute bound from a few hundred queries on: a key is used by all queries, so that
-    flops / bytes grows with length; the unfused chain is bound by the memory of S.
+Work of the gradients, without what the forward pass leaves for them:
+    fused    q, k, v, dO read, the gradients of q, k, v written: (3 q + 4 k) s.
+    unfused  dP = dO Vᵀ and dV = Pᵀ dO 2 q + 2 k + 2 p, softmax 3 p, causal: mask 2 p s + length² of a
+             bool, × scale 2 p, dQ and dK 2 q + 2 k + 2 p: (4 q + 4 k + 9 p) s, causal
+             (4 q + 4 k + 11 p) s + length².
+    flops    five products of 2 p dim each, since S is made again; 5 an element of S (scale, subtract,
+             exp, subtract, multiply); 2 an element of O for D, 1 of dQ and dK for their scale.
+Both are compute bound from a few hundred queries on: a key is used by all queries, so that
+flops / bytes grows with length; the unfused chain is bound by the memory of S.
 
 Sources:
     1. T. Dao, D. Fu, S. Ermon, A. Rudra, C. Ré, "FlashAttention", https://arxiv.org/abs/2205.14135
@@ -42,16 +61,20 @@ Sources:
        TinyLlama (32, 4, 64); 4000 positions are no whole block.
 """
 
+import dataclasses
 import functools
+from collections.abc import Mapping
+from typing import Any, Self
 
 import torch
 import triton
 import triton.language as tl
-from arguments import check_beside, check_shape, check_tensor, check_unit_stride
-from products import BFLOAT16_GAP, allow_descriptors, fitting_loop
+from arguments import check_beside, check_named_axes, check_shape, check_tensor, check_unit_stride
+from products import BFLOAT16_GAP
+from tiles import allow_descriptors, best, describable, fitting_loop, for_architecture, roomy
 
 from portkit import Direction, KernelCase, Work
-from portkit.baselines.library import TORCH
+from portkit.baselines import pytorch
 from portkit.model import DTYPE_BYTES
 
 DIMS = (16, 32, 64, 128, 256)
@@ -79,10 +102,10 @@ def block_of(
 def forward_blocks(
     total, maximum, mass, q, key, value, first, last, m, rows, k_stride, v_stride, scale2,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
-    DESCRIPTORS: tl.constexpr,
+    DESCRIPTORS: tl.constexpr, SPECIALIZE: tl.constexpr,
 ):  # fmt: skip
     """Take keys first to last (a multiple of BLOCK_N apart, or the end) into the running softmax."""
-    for start in tl.range(first, last, BLOCK_N):
+    for start in tl.range(first, last, BLOCK_N, warp_specialize=SPECIALIZE):
         k = block_of(key, start, rows, k_stride, BLOCK_N, DIM, not MASKED, DESCRIPTORS)
         scores = tl.dot(q, k.T, input_precision="ieee")
         if MASKED:
@@ -114,7 +137,7 @@ def _forward(
     query_ptr, key_ptr, value_ptr, out_ptr, lse_ptr, heads, group, rows, scale2,
     q_batch, q_head, q_stride, k_batch, k_head, k_stride, v_batch, v_head, v_stride,
     CAUSAL: tl.constexpr, KEEP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
-    DESCRIPTORS: tl.constexpr,
+    DESCRIPTORS: tl.constexpr, SPECIALIZE: tl.constexpr,
 ):  # fmt: skip
     m = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_M  # the longest rows first
     pair = tl.program_id(1)
@@ -126,33 +149,68 @@ def _forward(
     if DESCRIPTORS:
         key = tl.make_tensor_descriptor(key, [rows, DIM], [k_stride.to(tl.int64), 1], [BLOCK_N, DIM])
         value = tl.make_tensor_descriptor(value, [rows, DIM], [v_stride.to(tl.int64), 1], [BLOCK_N, DIM])
-    q = block_of(query, m, rows, q_stride, BLOCK_M, DIM, False, False)
     total = tl.zeros((BLOCK_M, DIM), dtype=tl.float32)
     maximum = tl.full((BLOCK_M,), -float("inf"), dtype=tl.float32)
     mass = tl.zeros((BLOCK_M,), dtype=tl.float32)
-    if CAUSAL:
-        end = tl.minimum(m + BLOCK_M, rows)
-        whole = m // BLOCK_N * BLOCK_N
+    if SPECIALIZE:
+        # All keys are seen, in whole blocks: one loop, and nothing in it or after it counts rows.
+        query = tl.make_tensor_descriptor(query, [rows, DIM], [q_stride.to(tl.int64), 1], [BLOCK_M, DIM])
+        out = tl.make_tensor_descriptor(out, [rows, DIM], [tl.zeros((), tl.int64) + DIM, 1], [BLOCK_M, DIM])
+        q = query.load([m, 0])
+        total, maximum, mass = forward_blocks(
+            total, maximum, mass, q, key, value, 0, rows, m, rows, k_stride, v_stride, scale2, False, False,
+            BLOCK_M, BLOCK_N, DIM, True, True,
+        )  # fmt: skip
+        out.store([m, 0], (total / mass[:, None]).to(out_ptr.dtype.element_ty))
     else:
-        end = rows
-        whole = rows // BLOCK_N * BLOCK_N
-    total, maximum, mass = forward_blocks(
-        total, maximum, mass, q, key, value, 0, whole, m, rows, k_stride, v_stride, scale2, CAUSAL, False,
-        BLOCK_M, BLOCK_N, DIM, DESCRIPTORS,
-    )  # fmt: skip
-    total, maximum, mass = forward_blocks(
-        total, maximum, mass, q, key, value, whole, end, m, rows, k_stride, v_stride, scale2, CAUSAL, True,
-        BLOCK_M, BLOCK_N, DIM, DESCRIPTORS,
-    )  # fmt: skip
-    i, d = tl.arange(0, BLOCK_M), tl.arange(0, DIM)
-    if KEEP:
-        tl.store(lse_ptr + pair.to(tl.int64) * rows + m + i, maximum + tl.log2(mass), mask=i < rows - m)
-    total = total / mass[:, None]
-    tl.store(
-        out + m.to(tl.int64) * DIM + (i[:, None] * DIM + d[None, :]),
-        total.to(out_ptr.dtype.element_ty),
-        mask=(i < rows - m)[:, None],
-    )
+        q = block_of(query, m, rows, q_stride, BLOCK_M, DIM, False, False)
+        if CAUSAL:
+            end = tl.minimum(m + BLOCK_M, rows)
+            whole = m // BLOCK_N * BLOCK_N
+        else:
+            end = rows
+            whole = rows // BLOCK_N * BLOCK_N
+        total, maximum, mass = forward_blocks(
+            total, maximum, mass, q, key, value, 0, whole, m, rows, k_stride, v_stride, scale2, CAUSAL, False,
+            BLOCK_M, BLOCK_N, DIM, DESCRIPTORS, False,
+        )  # fmt: skip
+        total, maximum, mass = forward_blocks(
+            total, maximum, mass, q, key, value, whole, end, m, rows, k_stride, v_stride, scale2, CAUSAL, True,
+            BLOCK_M, BLOCK_N, DIM, DESCRIPTORS, False,
+        )  # fmt: skip
+        i, d = tl.arange(0, BLOCK_M), tl.arange(0, DIM)
+        if KEEP:
+            tl.store(lse_ptr + pair.to(tl.int64) * rows + m + i, maximum + tl.log2(mass), mask=i < rows - m)
+        total = total / mass[:, None]
+        tl.store(
+            out + m.to(tl.int64) * DIM + (i[:, None] * DIM + d[None, :]),
+            total.to(out_ptr.dtype.element_ty),
+            mask=(i < rows - m)[:, None],
+        )
+
+
+def _config(block_m: int, block_n: int, warps: int, stages: int, descriptors: bool = False) -> triton.Config:
+    blocks = {"BLOCK_M": block_m, "BLOCK_N": block_n, "DESCRIPTORS": descriptors, "SPECIALIZE": False}
+    return triton.Config(blocks, num_warps=warps, num_stages=stages)
+
+
+def _legal(configs: list[triton.Config], named: dict[str, Any], **_: object) -> list[triton.Config]:
+    allowed = describable(named["key_ptr"], named["value_ptr"])
+    return [c for c in configs if allowed or not c.kwargs["DESCRIPTORS"]]
+
+
+_tuned_forward = triton.autotune(
+    configs=[
+        _config(64, 16, 8, 2),
+        _config(64, 64, 4, 3),
+        _config(128, 32, 8, 2),
+        _config(128, 64, 8, 3),
+        _config(128, 128, 8, 2),
+        _config(128, 128, 8, 3, True),
+    ],
+    key=["rows", "CAUSAL", "DIM"],
+    prune_configs_by={"early_config_prune": _legal},
+)(_forward)
 
 
 @triton.jit
@@ -300,13 +358,88 @@ def _backward_queries(
     )
 
 
+SPECIALIZED = {
+    "BLOCK_M": 128,
+    "BLOCK_N": 128,
+    "DESCRIPTORS": True,
+    "SPECIALIZE": True,
+    "num_warps": 4,
+    "num_stages": 2,
+}
+"""With producers, on sm_90: two consumers of four warps, 64 queries each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """Tunables of attention; the defaults build without spills on every target of the suite."""
+
+    block_m: int = 64  # queries of a program, of 16-bit elements; half as many of float32
+    block_n: int = 16  # keys taken at once; fewer where shared memory is small
+    descriptors: bool = False  # load keys and values through tensor descriptors where rows begin on 16 bytes
+    specialize: bool = False  # ask for producer and consumer warps where that can be had, see SPECIALIZED
+    num_warps: int = 8  # warps (wavefronts) of a program
+    num_stages: int = 2  # most stages of the loop over keys; fewer where shared memory is small
+    back_held: int = 32  # rows that a program of the backward pass holds
+    back_walked: int = 16  # rows that it takes at once
+    back_warps: int = 8  # its warps
+    back_stages: int = 2  # most stages of its loop
+    tuned: bool = False  # let the autotuner choose what the forward pass takes
+
+    @classmethod
+    def settled(cls, tunables: Mapping[str, Any], *operands: torch.Tensor) -> Self:
+        """Tunables for these operands: those of the architecture, descriptors only where they can be had.
+
+        Args:
+            tunables: of a variant; those under ``wide_heads`` go before the others for heads of over 128 elements.
+            operands: the query first.
+        """
+        own = for_architecture(tunables, operands[0].device)
+        wide = own.pop("wide_heads", {})
+        blocks = cls(**own | (wide if operands[0].shape[-1] > 128 else {}))
+        if blocks.descriptors or blocks.tuned:
+            allow_descriptors()
+        return dataclasses.replace(blocks, descriptors=blocks.descriptors and describable(*operands))
+
+    def forward(self, query: torch.Tensor, *, whole: bool) -> dict[str, Any]:
+        """Keywords of a forward launch, its loop fitted to shared memory; none where it is tuned.
+
+        Args:
+            query: the operand.
+            whole: nothing of a row is masked or kept for a backward pass.
+        """
+        if self.tuned:
+            return {}
+        rows, dim = query.shape[2:]
+        if self.specialize and self.descriptors and whole and dim <= 128 and rows % SPECIALIZED["BLOCK_N"] == 0:
+            return SPECIALIZED
+        return self.pointers(query) | {"DESCRIPTORS": self.descriptors, "SPECIALIZE": False}
+
+    def pointers(self, query: torch.Tensor) -> dict[str, Any]:
+        """As :meth:`forward`, of a kernel that takes pointers alone."""
+        if self.tuned:
+            return {}
+        size, dim = query.element_size(), query.shape[-1]
+        block_m, wanted = (max(16, block * 2 // size) for block in (self.block_m, self.block_n))
+        weights = 0 if roomy(query.device) else self.block_n
+        beside = block_m * (dim + weights) * size
+        block_n, stages = fitting_loop(query.device, wanted, self.num_stages, 2 * dim * size, beside)
+        return {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": self.num_warps, "num_stages": stages}
+
+    def backward(self, query: torch.Tensor) -> tuple[int, int, dict[str, int]]:
+        """Rows held and rows walked by a program of the backward pass, and its options."""
+        size, dim = query.element_size(), query.shape[-1]
+        held, wanted = (max(16, rows * 2 // size) for rows in (self.back_held, self.back_walked))
+        beside = 2 * held * (dim + self.back_walked) * size
+        walked, stages = fitting_loop(query.device, wanted, self.back_stages, 2 * dim * size, beside)
+        return held, walked, {"num_warps": self.back_warps, "num_stages": stages}
+
+
 class _FlashAttention(torch.autograd.Function):
-    """The operation with its gradient; ``blocks`` are the tunables of :func:`flash_attention`."""
+    """The operation with its gradient."""
 
     @staticmethod
     def forward(ctx, query, key, value, causal, scale, blocks) -> torch.Tensor:
-        needed = any(ctx.needs_input_grad)
-        out, lse = _run_forward(query, key, value, causal, scale, needed, blocks)
+        out, lse = _run_forward(query, key, value, causal, scale, any(ctx.needs_input_grad), blocks)
         ctx.save_for_backward(query, key, value, out, lse)
         ctx.causal, ctx.scale, ctx.blocks = causal, scale, blocks
         return out
@@ -327,31 +460,14 @@ def _run_forward(query, key, value, causal, scale, keep, blocks):
     lse = torch.empty((batch, heads, rows) if keep else (1,), dtype=torch.float32, device=query.device)
     if out.numel() == 0:
         return out, lse
-    size = query.element_size()
-    block_m = max(16, blocks["block_m"] * 2 // size)
-    block_n, stages = fitting_loop(
-        query.device,
-        max(16, blocks["block_n"] * 2 // size),
-        blocks["num_stages"],
-        2 * dim * size,
-        block_m * (dim + blocks["block_n"]) * size,
-    )
-    descriptors = blocks["descriptors"] and all(
-        size == 2 and t.data_ptr() % 16 == 0 and all(s * size % 16 == 0 for s in t.stride()[:3]) for t in (key, value)
-    )
-    if descriptors:
-        allow_descriptors()
-    _forward[(triton.cdiv(rows, block_m), batch * heads)](
+    kernel = _tuned_forward if blocks.tuned else _forward
+    kernel[lambda meta: (triton.cdiv(rows, meta["BLOCK_M"]), batch * heads)](
         *(query, key, value, out, lse, heads, heads // key.shape[1], rows, scale * LOG2E),
         *_strides(query, key, value),
         CAUSAL=causal,
         KEEP=keep,
-        BLOCK_M=block_m,
-        BLOCK_N=block_n,
         DIM=dim,
-        DESCRIPTORS=descriptors,
-        num_warps=blocks["num_warps"],
-        num_stages=stages,
+        **blocks.forward(query, whole=not (causal or keep)),
     )
     return out, lse
 
@@ -368,23 +484,15 @@ def _run_backward(grad, query, key, value, out, lse, causal, scale, blocks):
     _row_dots[(triton.cdiv(rows, 64), batch * heads)](
         *(out, grad, dots, rows, heads), *_strides(grad), BLOCK=64, DIM=dim, num_warps=4
     )
-    size = query.element_size()
     shared = (query, key, value, grad, lse, dots)
     numbers = (heads, heads // kv_heads, rows, scale, scale * LOG2E, *_strides(query, key, value, grad))
-    held = max(16, blocks["back_held"] * 2 // size)
-    walked, stages = fitting_loop(
-        query.device,
-        max(16, blocks["back_walked"] * 2 // size),
-        2,
-        2 * dim * size,
-        2 * held * (dim + blocks["back_walked"]) * size,
+    held, walked, options = blocks.backward(query)
+    programs = triton.cdiv(rows, held)
+    _backward_keys[(programs, batch * kv_heads)](
+        *shared, dk, dv, *numbers, CAUSAL=causal, BLOCK_M=walked, BLOCK_N=held, DIM=dim, **options
     )
-    options = {"CAUSAL": causal, "DIM": dim, "num_warps": blocks["back_warps"], "num_stages": stages}
-    _backward_keys[(triton.cdiv(rows, held), batch * kv_heads)](
-        *shared, dk, dv, *numbers, BLOCK_M=walked, BLOCK_N=held, **options
-    )
-    _backward_queries[(triton.cdiv(rows, held), batch * heads)](
-        *shared, dq, *numbers, BLOCK_M=held, BLOCK_N=walked, **options
+    _backward_queries[(programs, batch * heads)](
+        *shared, dq, *numbers, CAUSAL=causal, BLOCK_M=held, BLOCK_N=walked, DIM=dim, **options
     )
     return dq, dk, dv
 
@@ -396,14 +504,7 @@ def flash_attention(
     *,
     causal: bool = True,
     scale: float | None = None,
-    block_m: int = 128,
-    block_n: int = 64,
-    descriptors: bool = False,
-    num_warps: int = 8,
-    num_stages: int = 3,
-    back_held: int = 64,
-    back_walked: int = 64,
-    back_warps: int = 8,
+    **tunables: Any,
 ) -> torch.Tensor:
     """softmax(scale · query keyᵀ) value; differentiable in all three.
 
@@ -413,14 +514,7 @@ def flash_attention(
         value: of the shape of ``key``.
         causal: whether a query sees keys up to its own position only.
         scale: of the scores; 1 / sqrt(dim) if left out.
-        block_m: queries of a program, of 16-bit elements; half as many of float32.
-        block_n: keys taken at once; fewer where shared memory is small.
-        descriptors: load keys and values through tensor descriptors where rows begin on 16 bytes.
-        num_warps: warps (wavefronts) of a program.
-        num_stages: most stages of the loop over keys; fewer where shared memory is small.
-        back_held: rows that a program of the backward pass holds.
-        back_walked: rows that it takes at once.
-        back_warps: its warps.
+        tunables: fields of :class:`Blocks`.
 
     Returns:
         A contiguous tensor of the shape and dtype of ``query``.
@@ -430,17 +524,8 @@ def flash_attention(
         ValueError: a shape, device or stride that is not served.
     """
     check_heads(query, key, value)
-    blocks = {
-        "block_m": block_m,
-        "block_n": block_n,
-        "descriptors": descriptors,
-        "num_warps": num_warps,
-        "num_stages": num_stages,
-        "back_held": back_held,
-        "back_walked": back_walked,
-        "back_warps": back_warps,
-    }
-    return _FlashAttention.apply(query, key, value, causal, scale or query.shape[-1] ** -0.5, blocks)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    return _FlashAttention.apply(query, key, value, causal, scale, Blocks.settled(tunables, query, key, value))
 
 
 def check_heads(query: object, key: object, value: object) -> None:
@@ -451,25 +536,34 @@ def check_heads(query: object, key: object, value: object) -> None:
         ValueError: a shape, device or stride that is not served.
     """
     query = check_tensor("query", query)
-    if query.dim() != 4:
-        raise ValueError(f"query has {query.dim()} axes; it must have 4: batch, heads, length, dim")
+    check_named_axes("query", query, "batch", "heads", "length", "dim")
     batch, heads, rows, dim = query.shape
-    if dim not in DIMS:
-        raise ValueError(f"query has heads of {dim} elements; served are {', '.join(map(str, DIMS))}")
+    check_dim(dim)
     if batch * heads > 65535:
         raise ValueError(f"query has {batch * heads} heads in all; a grid takes 65535")
     for name, given in (("key", key), ("value", value)):
         tensor = check_tensor(name, given, (query.dtype,))
-        kv_heads = tensor.shape[1] if tensor.dim() == 4 else 0
-        if tensor.dim() == 4 and (kv_heads == 0 or heads % kv_heads):
-            raise ValueError(f"{name} has {kv_heads} heads, no divisor of the {heads} of query")
-        check_shape(name, tensor, (batch, kv_heads, rows, dim))
+        check_named_axes(name, tensor, "batch", "kv_heads", "length", "dim")
+        check_group(name, tensor.shape[1], heads)
+        check_shape(name, tensor, (batch, tensor.shape[1], rows, dim))
         check_beside(name, tensor, "query", query)
     check_shape("value", value, key.shape)
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         check_unit_stride(name, tensor)
         if tensor.numel() and tensor.stride(2) >= 2**22:
             raise ValueError(f"{name} has rows {tensor.stride(2)} elements apart; fewer than {2**22} are served")
+
+
+def check_dim(dim: int) -> None:
+    """Heads of so many elements are served."""
+    if dim not in DIMS:
+        raise ValueError(f"query has heads of {dim} elements; served are {', '.join(map(str, DIMS))}")
+
+
+def check_group(name: str, kv_heads: int, heads: int) -> None:
+    """So many heads of keys or values are shared evenly by those of queries."""
+    if kv_heads == 0 or heads % kv_heads:
+        raise ValueError(f"{name} has {kv_heads} heads, no divisor of the {heads} of query")
 
 
 def _chain(query, key, value, causal):
@@ -499,8 +593,8 @@ def inputs(make, shape, dtype):
     """Queries and keys wide enough that scores bend the softmax, values in [-1, 1)."""
     batch, heads, kv_heads, rows, dim = shape
     return {
-        "query": make.uniform((batch, heads, rows, dim), dtype, low=-2.0, high=2.0),
-        "key": make.uniform((batch, kv_heads, rows, dim), dtype, low=-2.0, high=2.0),
+        "query": make.uniform((batch, heads, rows, dim), dtype, low=-1.5, high=1.5),
+        "key": make.uniform((batch, kv_heads, rows, dim), dtype, low=-1.5, high=1.5),
         "value": make.uniform((batch, kv_heads, rows, dim), dtype),
     }
 
@@ -519,21 +613,34 @@ def work(shape: tuple[int, ...], dtype: str, *, causal: bool = True) -> Work:
     )
 
 
-def library(backend: str, *, causal: bool):
-    """PyTorch's ``scaled_dot_product_attention``, held to one backend."""
+def backward_work(shape: tuple[int, ...], dtype: str, *, causal: bool = True) -> Work:
+    """Bytes and operations of the gradients, derived in the module's docstring."""
+    batch, heads, kv_heads, rows, dim = shape
+    size, q, k = DTYPE_BYTES[dtype], batch * heads * rows * dim, batch * kv_heads * rows * dim
+    p = batch * heads * rows * rows
+    pairs = batch * heads * rows * (rows + 1) // 2 if causal else p
+    mask = 2 * p * size + rows * rows if causal else 0
+    return Work(
+        fused_bytes=(3 * q + 4 * k) * size,
+        unfused_bytes=(4 * q + 4 * k + 9 * p) * size + mask,
+        flops=pairs * (10 * dim + 5) + 3 * q + k,
+    )
 
-    @TORCH.call()
-    def call(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415 - where it is called
 
-        grouped = query.shape[1] != key.shape[1]
-        with sdpa_kernel(getattr(SDPBackend, backend)):
-            return torch.nn.functional.scaled_dot_product_attention(
-                query, key, value, is_causal=causal, enable_gqa=grouped
-            )
+def libraries(*, causal: bool) -> dict[str, Any]:
+    """PyTorch's ``scaled_dot_product_attention``, held to each of its fused backends."""
+    backends = {"cudnn": "CUDNN_ATTENTION", "flash": "FLASH_ATTENTION"}
+    return {name: pytorch.attention(backend, causal=causal) for name, backend in backends.items()}
 
-    return call
 
+BACK = {"back_held": 128, "back_walked": 64, "back_warps": 8, "back_stages": 3}
+M64 = {"block_m": 64, "block_n": 16, "num_warps": 8, "num_stages": 2, "back_held": 32, "back_walked": 16}
+M64W4 = {**BACK, "block_m": 64, "block_n": 64, "num_warps": 4, "num_stages": 3}
+M128 = {**BACK, "block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 3}
+M128D = {**BACK, "block_m": 128, "block_n": 128, "descriptors": True, "num_warps": 8, "num_stages": 3}
+WIDE_BACK = {"back_held": 32, "back_walked": 16, "back_stages": 2}
+WIDE = {**WIDE_BACK, "block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2}
+VARIANTS = {"m64": M64, "m64w4": M64W4, "m128": M128, "m128d": M128D, "auto": {"tuned": True}}
 
 SHARED = {
     "inputs": inputs,
@@ -548,11 +655,6 @@ SHARED = {
     "small_shapes": ((1, 2, 1, 70, 64), (1, 2, 2, 33, 128), (1, 1, 1, 20, 256)),
     "dtypes": ("float32", "float16", "bfloat16"),
     "directions": (Direction.FORWARD, Direction.BACKWARD),
-    "variants": {
-        "m64": {"block_m": 64, "block_n": 16, "num_warps": 8, "num_stages": 2, "back_held": 32, "back_walked": 16},
-        "m128": {"block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 3},
-        "m128d": {"block_m": 128, "block_n": 128, "descriptors": True, "num_warps": 8, "num_stages": 3},
-    },
     "reduction_length": lambda shape: max(shape[-2:]),
     "interpreter_gaps": BFLOAT16_GAP,
     "deterministic": True,
@@ -572,10 +674,9 @@ causal_case = KernelCase(
     fused=flash_attention,
     reference=reference,
     work=work,
-    baselines={
-        "cudnn": library("CUDNN_ATTENTION", causal=True),
-        "flash": library("FLASH_ATTENTION", causal=True),
-    },
+    backward_work=backward_work,
+    variants={**VARIANTS, "best": best(M64, sm_90={**M64W4, "wide_heads": WIDE})},
+    baselines=libraries(causal=True),
     **SHARED,
 )
 
@@ -584,9 +685,8 @@ full_case = KernelCase(
     fused=functools.partial(flash_attention, causal=False),
     reference=reference_full,
     work=functools.partial(work, causal=False),
-    baselines={
-        "cudnn": library("CUDNN_ATTENTION", causal=False),
-        "flash": library("FLASH_ATTENTION", causal=False),
-    },
+    backward_work=functools.partial(backward_work, causal=False),
+    variants={**VARIANTS, "best": best(M64, sm_90={**M128D, "specialize": True, "wide_heads": WIDE_BACK})},
+    baselines=libraries(causal=False),
     **SHARED,
 )

@@ -7,8 +7,10 @@ Equal logits are taken in the order of their experts. The order is that of the l
 are, before any arithmetic, so the indices are exact. Renormalised, the softmax's own sum cancels:
 the weights are a softmax over the chosen logits, and only those are exponentiated.
 
-A program takes ``ROWS`` tokens with all their experts in registers and picks the largest k times:
-two reductions a pick, over the experts.
+A program takes ``ROWS`` tokens with all their experts in registers and picks the largest k times.
+A key has both a logit's bits, put into the order of integers, and its expert, the lower the
+larger, so no two are equal and one reduction gives value and index. 16-bit logits leave room for
+the expert in 32 bits; float32 takes keys of 64.
 
 A shape is (tokens, experts, k). Work of one call, T tokens, E experts, s = bytes per element:
     fused    logits read, k weights (4 B) and k indices (4 B) written: T E s + 8 T k.
@@ -36,9 +38,22 @@ from arguments import as_rows, check_tensor
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
-MAX_EXPERTS = 1024
+MAX_EXPERTS = 1024  # ten bits of a key
 MAX_PICKS = 32
-ELEMENTS_PER_WARP = 512  # 16 a thread on 32 lanes and 8 on 64
+ELEMENTS_PER_WARP = 1024  # 32 a thread on 32 lanes and 16 on 64
+
+
+@triton.jit
+def _ordered(x):
+    """Integers in the order of the numbers, +0 and -0 alike."""
+    bits = (x + 0.0).to(tl.int32, bitcast=True)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+@triton.jit
+def _number(order, BITS: tl.constexpr):
+    """The number of such an integer; ``BITS`` of its 32 are the number's, and the others zero."""
+    return ((order ^ ((order >> 31) & 0x7FFFFFFF)) & BITS).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -54,28 +69,34 @@ def _gate(
     within = (lanes < experts)[None, :]
     row = first + row
     x = tl.load(x_ptr + row[:, None] * x_stride + lanes[None, :], mask=there[:, None] & within, other=0.0)
-    x = tl.where(within, x.to(tl.float32), -float("inf"))
-    place = tl.zeros((ROWS, BLOCK), dtype=tl.int32) + lanes[None, :]
-    free = (place >= 0) & within
+    WIDE: tl.constexpr = x_ptr.dtype.element_ty == tl.float32
+    LEAST: tl.constexpr = -9223372036854775808 if WIDE else -2147483648
+    turned = (1023 - lanes)[None, :]  # the lower of two equal experts first
+    if WIDE:  # noqa: SIM108 - of two types
+        key = (_ordered(x).to(tl.int64) << 32) | turned.to(tl.int64)
+    else:
+        key = (_ordered(x.to(tl.float32)) & -1024) | turned
+    rest = tl.where(within, key, LEAST)
     slot = tl.arange(0, PICK_BLOCK)[None, :]
-    chosen = tl.zeros((ROWS, PICK_BLOCK), dtype=tl.float32)
-    indices = tl.zeros((ROWS, PICK_BLOCK), dtype=tl.int32)
-    top = tl.max(x, axis=1)
+    chosen = tl.zeros((ROWS, PICK_BLOCK), dtype=tl.int64 if WIDE else tl.int32)
     for pick in tl.static_range(PICKS):
-        # Of the free ones alone, by index: a row of equal or infinite logits picks each expert once.
-        value = tl.max(tl.where(free, x, -float("inf")), axis=1)
-        index = tl.min(tl.where(free & (x == value[:, None]), place, BLOCK), axis=1)
-        free = free & (place != index[:, None])
-        chosen = tl.where(slot == pick, value[:, None], chosen)
-        indices = tl.where(slot == pick, index[:, None], indices)
+        largest = tl.max(rest, axis=1)[:, None]
+        rest = tl.where(rest == largest, LEAST, rest)
+        chosen = tl.where(slot == pick, largest, chosen)
+    value = _number((chosen >> 32).to(tl.int32), -1) if WIDE else _number(chosen, -1024)
+    expert = 1023 - (chosen & 1023).to(tl.int32)
+    top = tl.max(tl.where(slot == 0, value, -float("inf")), axis=1)[:, None]
     picked = slot < PICKS
-    weight = tl.where(picked, tl.exp(chosen - top[:, None]), 0.0)
-    total = tl.sum(weight, axis=1) if RENORMALIZE else tl.sum(tl.exp(x - top[:, None]), axis=1)
+    weight = tl.where(picked, tl.exp(value - top), 0.0)
+    if RENORMALIZE:
+        total = tl.sum(weight, axis=1)
+    else:
+        total = tl.sum(tl.where(within, tl.exp(x.to(tl.float32) - top), 0.0), axis=1)
     weight = weight / total[:, None]
     at = row[:, None] * PICKS + slot
     mask = there[:, None] & picked
     tl.store(weight_ptr + at, weight, mask=mask)
-    tl.store(expert_ptr + at, indices, mask=mask)
+    tl.store(expert_ptr + at, expert, mask=mask)
 
 
 _gate_tuned = triton.autotune(

@@ -14,6 +14,10 @@ persistent, as many as there are units, and the loop over tiles and that over K 
 that the next tile's loads run during the stores. Blocks shrink with M, down to the 16 rows of a
 decode step.
 
+Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved): 8192 × 14336 × 4096
+takes 1.50 ms where cuBLAS takes 1.49, the other large shapes 1.01 to 1.11 times cuBLAS's; gemm_traffic
+1.58 ms, torch.compile 1.66.
+
 Work of one call, s = bytes per element:
     gemm           fused = unfused: x, w read, y written: (M K + N K + M N) s; 2 M N K flops.
     gemm_traffic   fused adds the residual and the scales: (M K + N K + 2 M N + N) s.
@@ -33,20 +37,22 @@ Sources:
        (3584, 18944); 4100 rows leave a last tile of 4.
 """
 
+from typing import Any
+
 import torch
-from products import BFLOAT16_GAP, linear
+from products import BFLOAT16_GAP, LINEAR_VARIANTS, linear
 
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
 
-def gemm(x: torch.Tensor, w: torch.Tensor, **tunables: int | bool) -> torch.Tensor:
+def gemm(x: torch.Tensor, w: torch.Tensor, **tunables: Any) -> torch.Tensor:
     """X wᵀ.
 
     Args:
         x: (M, K), rows contiguous.
         w: (N, K), rows contiguous, of the dtype of ``x``.
-        tunables: those of ``products.linear``.
+        tunables: fields of ``tiles.Tiles``.
 
     Returns:
         (M, N), contiguous, in the dtype of ``x``.
@@ -59,7 +65,7 @@ def gemm(x: torch.Tensor, w: torch.Tensor, **tunables: int | bool) -> torch.Tens
 
 
 def gemm_traffic(
-    x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor, residual: torch.Tensor, **tunables: int | bool
+    x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor, residual: torch.Tensor, **tunables: Any
 ) -> torch.Tensor:
     """Scale * (x wᵀ) + residual; see :func:`gemm`.
 
@@ -68,7 +74,7 @@ def gemm_traffic(
         w: (N, K), rows contiguous.
         scale: (N,).
         residual: (M, N), rows contiguous.
-        tunables: those of ``products.linear``.
+        tunables: fields of ``tiles.Tiles``.
 
     Returns:
         (M, N), contiguous, in the dtype of ``x``.
@@ -126,21 +132,6 @@ def work_traffic(shape: tuple[int, ...], dtype: str) -> Work:
 
 SHAPES = ((8192, 14336, 4096), (4096, 4096, 14336), (4096, 8192, 28672), (4100, 18944, 3584), (16, 14336, 4096))
 
-VARIANTS = {
-    "p64x64": {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3},
-    "p128x128": {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3},
-    "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 8, "num_stages": 4},
-    "d128x256": {
-        "block_m": 128,
-        "block_n": 256,
-        "block_k": 64,
-        "descriptors": True,
-        "split": True,
-        "num_warps": 8,
-        "num_stages": 4,
-    },
-    "auto": {"tuned": True},
-}
 
 gemm_case = KernelCase(
     name="gemm",
@@ -151,7 +142,7 @@ gemm_case = KernelCase(
     shapes=SHAPES,
     small_shapes=((130, 136, 128), (5, 264, 200)),
     dtypes=("float32", "float16", "bfloat16"),
-    variants=VARIANTS,
+    variants=LINEAR_VARIANTS,
     interpreter_gaps=BFLOAT16_GAP,
     deterministic=True,
     row_inputs=("x",),
@@ -167,7 +158,7 @@ traffic_case = KernelCase(
     shapes=SHAPES,
     small_shapes=((130, 136, 128), (5, 264, 200)),
     dtypes=("float32", "float16", "bfloat16"),
-    variants=VARIANTS,
+    variants=LINEAR_VARIANTS,
     interpreter_gaps=BFLOAT16_GAP,
     deterministic=True,
     row_inputs=("x", "residual"),

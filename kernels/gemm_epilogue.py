@@ -6,9 +6,13 @@
     silu(z) = z σ(z)
 
 The product's tile is in registers in float32 when bias, activation and residual are applied, and
-is rounded once. Kernel, tiles and stages are those of ``products.py``, as in ``gemm.py``. A tile
-is finished in halves, so that half of it has shared memory at a time and a stage more of the
-loop fits.
+is rounded once. Kernel, tiles and stages are those of ``products.py``, as in ``gemm.py``. A large
+tile is finished in halves, so that half of it has shared memory and registers at a time.
+
+Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved): 8192 × 14336 × 4096
+with GELU takes 1.65 ms, 1.10 times cuBLAS's product alone; torch.compile 1.71. What is left over the
+product is the epilogue itself, during which the tensor cores wait. Producers and consumers do not
+help: see ``producer_consumer_gemm.py``.
 
 Work of one call, s = bytes per element:
     fused    x, w, bias and residual read, y written: (M K + N K + N + 2 M N) s.
@@ -32,9 +36,10 @@ Sources:
 """
 
 import functools
+from typing import Any
 
 import torch
-from products import BFLOAT16_GAP, linear
+from products import BFLOAT16_GAP, LINEAR_VARIANTS, linear
 
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES
@@ -49,7 +54,7 @@ def gemm_epilogue(
     residual: torch.Tensor,
     *,
     activation: str = "gelu",
-    **tunables: int | bool,
+    **tunables: Any,
 ) -> torch.Tensor:
     """activation(x wᵀ + bias) + residual.
 
@@ -59,7 +64,7 @@ def gemm_epilogue(
         bias: (N,).
         residual: (M, N), rows contiguous.
         activation: ``gelu`` (tanh form) or ``silu``.
-        tunables: those of ``products.linear``.
+        tunables: fields of ``tiles.Tiles``.
 
     Returns:
         (M, N), contiguous, in the dtype of ``x``.
@@ -105,28 +110,12 @@ def work(shape: tuple[int, ...], dtype: str, activation: str = "gelu") -> Work:
     )
 
 
-VARIANTS = {
-    "p64x64": {"block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 8, "num_stages": 3},
-    "p128x128": {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3},
-    "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 8, "num_stages": 4},
-    "d128x256": {
-        "block_m": 128,
-        "block_n": 256,
-        "block_k": 64,
-        "descriptors": True,
-        "split": True,
-        "num_warps": 8,
-        "num_stages": 4,
-    },
-    "auto": {"tuned": True},
-}
-
 SHARED = {
     "inputs": inputs,
     "shapes": ((8192, 14336, 4096), (4096, 4096, 14336), (4100, 18944, 3584), (16, 14336, 4096)),
     "small_shapes": ((130, 136, 128), (5, 264, 200)),
     "dtypes": ("float32", "float16", "bfloat16"),
-    "variants": VARIANTS,
+    "variants": LINEAR_VARIANTS,
     "interpreter_gaps": BFLOAT16_GAP,
     "reduction_length": lambda shape: shape[-1],
     "deterministic": True,

@@ -22,8 +22,13 @@ Work of one forward call, N = rows × hidden, s = bytes per element:
              (12 N + 8 rows + 2 hidden) s. Fusion gains at most about 6.
     flops    per element: sum, subtract, square, sum, × r, × weight, + bias = 7; per row:
              two divisions, + eps, rsqrt = 4.
-Backward: dy, x and weight read, dx, dw and db written, (3 N + 3 hidden) s, and 8 B a row
-for m and r. The scratch of 16 B × hidden a program is the implementation's.
+Backward, what the forward pass leaves (m and r, 8 B a row) and the scratch of 16 B × hidden a
+program not counted:
+    fused    dy, x and weight read, dx, dw and db written: (3 N + 3 hidden) s.
+    unfused  PyTorch's gradients of the chain: those of ``rms_norm.py``, a sum for db, and the mean's
+             (sum, negate, scale, add): (33 N + 10 rows + 3 hidden) s.
+    flops    per element: - m, × r, × w, sum, × n, sum, × mean, subtract twice, × r, dy n, two
+             sums = 13.
 
 Measured on an H200, bfloat16, 16384 × 4096 (torch 2.11, Triton 3.6; least bytes over time, as a
 share of the copy bandwidth of the same run): forward 94 % with 4 warps, 96 % tuned, Liger-Kernel
@@ -45,14 +50,14 @@ import torch
 import triton
 import triton.language as tl
 from arguments import as_rows, check_most, check_tensor, check_vector, gradient_rows
-from column_sums import PROGRAMS, backward_warps, column_sums
-from torch.nn import functional
+from column_sums import PROGRAMS, backward_stages, backward_warps, column_sums
 
 from portkit import Direction, KernelCase, Work
-from portkit.baselines.library import TORCH
+from portkit.baselines import pytorch
 from portkit.baselines.liger import LIGER
 from portkit.model import DTYPE_BYTES
 
+EPS = 1e-5  # of the models of this form
 MAX_HIDDEN = 65536  # elements of a row that one block may hold
 ELEMENTS_PER_WARP = 512  # 16 a thread on 32 lanes and 8 on 64: whole 16-byte loads in every dtype
 
@@ -182,7 +187,6 @@ def layer_norm_backward(
     rstd: torch.Tensor,
     *,
     num_warps: int = 8,
-    stages: int = 2,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Gradients of input, weight and bias.
 
@@ -193,7 +197,6 @@ def layer_norm_backward(
         mean: (rows,), float32, that the forward pass left.
         rstd: (rows,), float32, likewise.
         num_warps: warps (wavefronts) of a program; more for long rows.
-        stages: rows on their way from memory at once, the one computed with counted in.
 
     Returns:
         ``(dx, dweight, dbias)``, the first as rows.
@@ -216,7 +219,7 @@ def layer_norm_backward(
         rows,
         hidden,
         BLOCK=triton.next_power_of_2(hidden),
-        STAGES=stages,
+        STAGES=backward_stages(hidden, 2, x),
         num_warps=backward_warps(hidden, num_warps),
     )
     dweight, dbias = column_sums(partial, weight.dtype)
@@ -227,7 +230,7 @@ def layer_norm(
     x: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor,
-    eps: float = 1e-5,
+    eps: float = EPS,
     *,
     num_warps: int = 8,
     tuned: bool = False,
@@ -258,7 +261,7 @@ def layer_norm(
     return _LayerNorm.apply(x, weight, bias, eps, num_warps, tuned)
 
 
-def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS) -> torch.Tensor:
     """The unfused chain, one kernel an operation, in the dtype of its inputs."""
     deviation = x - x.mean(dim=-1, keepdim=True)
     variance = deviation.square().mean(dim=-1, keepdim=True)
@@ -271,6 +274,7 @@ def inputs(make, shape, dtype):
         "x": make.uniform(shape, dtype, low=-1.0, high=2.0),
         "weight": make.uniform(shape[-1:], dtype, low=0.5, high=1.5),
         "bias": make.uniform(shape[-1:], dtype),
+        "eps": EPS,
     }
 
 
@@ -285,14 +289,19 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     )
 
 
-@TORCH.call()
-def torch_layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
-    """PyTorch's own operator."""
-    return functional.layer_norm(x, weight.shape, weight, bias, eps)
+def backward_work(shape: tuple[int, ...], dtype: str) -> Work:
+    """Bytes and operations of the gradients, derived in the module's docstring."""
+    rows, hidden = shape
+    n, size = rows * hidden, DTYPE_BYTES[dtype]
+    return Work(
+        fused_bytes=(3 * n + 3 * hidden) * size,
+        unfused_bytes=(33 * n + 10 * rows + 3 * hidden) * size,
+        flops=13 * n,
+    )
 
 
 @LIGER.call()
-def liger_layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+def liger_layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS) -> torch.Tensor:
     """Liger-Kernel's."""
     from liger_kernel.ops.layer_norm import LigerLayerNormFunction  # noqa: PLC0415 - where it is installed
 
@@ -305,6 +314,7 @@ case = KernelCase(
     reference=reference,
     inputs=inputs,
     work=work,
+    backward_work=backward_work,
     shapes=((16384, 4096), (4096, 8192), (8192, 4544), (16384, 768), (8192, 1600), (1, 4096), (4096, 5119)),
     small_shapes=((3, 4096), (20, 768), (5, 1600), (2, 5119)),
     dtypes=("float32", "float16", "bfloat16"),
@@ -318,5 +328,5 @@ case = KernelCase(
     deterministic=True,
     row_inputs=("x",),
     strided_inputs=("x",),
-    baselines={"torch": torch_layer_norm, "liger": liger_layer_norm},
+    baselines={"torch": pytorch.layer_norm, "liger": liger_layer_norm},
 )

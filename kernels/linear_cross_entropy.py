@@ -11,6 +11,9 @@ a row and takes the logit of its target by a dot product of its own, which costs
 weight and spares a comparison an element of the first. The number of parts does not depend on
 the device. Logits are rounded nowhere.
 
+Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, Liger-Kernel 0.8.5, variant ``best``, interleaved): 4096 rows
+of Llama 3's vocabulary take 6.25 ms, torch.compile 6.66, Liger-Kernel 10.2.
+
 Work of one call, s = bytes per element, f = 4 (float64 inputs 8):
     fused    (N H + V H) s + 8 N of the targets + 4 N of the losses.
     unfused  product (N H + V H + N V) s; to float32 N V (s + f), none if it is float32 already;
@@ -32,23 +35,28 @@ Sources:
        3584), Gemma 2 9B (256000, 3584); 1000 rows leave a last block of 104.
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from arguments import INDICES, check_beside, check_contiguous, check_shape, check_tensor
-from products import BFLOAT16_GAP, allow_descriptors, check_matrix, describable, fitting_loop, operand, tile_product
+from products import BFLOAT16_GAP, check_matrix, operand, tile_product
+from tiles import PORTABLE, Tiles, autotuned, best
 
 from portkit import KernelCase, Work
+from portkit.baselines import liger
 from portkit.model import DTYPE_BYTES
 
 IGNORED = -100
-PROGRAMS = 1024  # wanted of the first launch
+PROGRAMS = 1024  # wanted of the first launch, with blocks of 128 rows
+WIDEST = 256  # columns of a tile: parts of the vocabulary are multiples of it
 MOST_PARTS = 64  # of the vocabulary; a power of two, one block of the second launch
 
 
 @triton.jit
 def _masses(
-    hidden_ptr, weight_ptr, level_ptr, N, V, H, hidden_stride, weight_stride, tiles_each, EVEN_K: tl.constexpr,
+    hidden_ptr, weight_ptr, level_ptr, N, V, H, hidden_stride, weight_stride, classes_each, EVEN_K: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     m, part = tl.program_id(0) * BLOCK_M, tl.program_id(1)
@@ -56,10 +64,8 @@ def _masses(
     weight = operand(weight_ptr, V, H, weight_stride, BLOCK_N, BLOCK_K, DESCRIPTORS)
     maximum = tl.full((BLOCK_M,), -float("inf"), dtype=tl.float32)
     mass = tl.zeros((BLOCK_M,), dtype=tl.float32)
-    first = part * tiles_each
-    last = tl.minimum(first + tiles_each, tl.cdiv(V, BLOCK_N))
-    for tile in tl.range(first, last):
-        n = tl.zeros((), tl.int32) + tile * BLOCK_N
+    for start in tl.range(part * classes_each, tl.minimum(part * classes_each + classes_each, V), BLOCK_N):
+        n = tl.zeros((), tl.int32) + start
         logits = tile_product(
             hidden, weight, m, n, N, V, H, hidden_stride, weight_stride, BLOCK_M, BLOCK_N, BLOCK_K, DESCRIPTORS, EVEN_K
         )  # fmt: skip
@@ -101,18 +107,11 @@ def _losses(
     tl.store(loss_ptr + row, tl.where(counts, loss, 0.0))
 
 
+_tuned_masses = autotuned(_masses, key=("N", "V", "H"), matrices=("hidden_ptr", "weight_ptr"))
+
+
 def linear_cross_entropy(
-    hidden: torch.Tensor,
-    weight: torch.Tensor,
-    target: torch.Tensor,
-    *,
-    ignored: int = IGNORED,
-    block_m: int = 128,
-    block_n: int = 128,
-    block_k: int = 32,
-    descriptors: bool = False,
-    num_warps: int = 8,
-    num_stages: int = 3,
+    hidden: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, *, ignored: int = IGNORED, **tunables: Any
 ) -> torch.Tensor:
     """Cross-entropy of softmax(hidden weightᵀ) against target classes, row by row.
 
@@ -121,12 +120,7 @@ def linear_cross_entropy(
         weight: (V, H), rows contiguous.
         target: (N,), int32 or int64, contiguous, in [0, V) or ``ignored``.
         ignored: target of rows whose loss is 0.
-        block_m: rows of a program; fewer where N has not so many.
-        block_n: columns of a tile of logits.
-        block_k: terms a step, of 16-bit elements; half as many of float32.
-        descriptors: load through tensor descriptors where rows begin on 16 bytes.
-        num_warps: warps (wavefronts) of a program.
-        num_stages: most stages of the loop over H; fewer where shared memory is small.
+        tunables: fields of ``tiles.Tiles`` for the tiles of logits, which are at most 256 columns wide.
 
     Returns:
         (N,) in float32.
@@ -146,26 +140,14 @@ def linear_cross_entropy(
         return loss
     if V == 0:
         raise ValueError("weight has no rows: there is no class that a target may be")
-    descriptors = descriptors and H > 0 and describable(hidden, weight)
-    if descriptors:
-        allow_descriptors()
-    size = hidden.element_size()
-    block_m = min(block_m, max(16, triton.next_power_of_2(N)))
-    block_k, stages = fitting_loop(hidden.device, max(16, block_k * 2 // size), num_stages, (block_m + block_n) * size)
-    blocks, tiles = triton.cdiv(N, block_m), triton.cdiv(V, block_n)
-    tiles_each = triton.cdiv(tiles, min(MOST_PARTS, tiles, triton.cdiv(PROGRAMS, blocks)))
-    parts = triton.cdiv(tiles, tiles_each)
+    tiles = Tiles.settled(tunables, N, hidden, weight).fitted(hidden, N)
+    classes_each = _classes_each(N, V)
+    parts = triton.cdiv(V, classes_each)
     level = torch.empty((parts, N, 2), dtype=torch.float32, device=hidden.device)
     strides = (hidden.stride(0), weight.stride(0))
-    _masses[(blocks, parts)](
-        *(hidden, weight, level, N, V, H, *strides, tiles_each),
-        EVEN_K=H % block_k == 0,
-        BLOCK_M=block_m,
-        BLOCK_N=block_n,
-        BLOCK_K=block_k,
-        DESCRIPTORS=descriptors,
-        num_warps=num_warps,
-        num_stages=stages,
+    kernel = _tuned_masses if tiles.tuned else _masses
+    kernel[lambda meta: (triton.cdiv(N, meta["BLOCK_M"]), parts)](
+        *(hidden, weight, level, N, V, H, *strides, classes_each), EVEN_K=tiles.even(H), **tiles.launch()
     )
     _losses[(N,)](
         *(hidden, weight, target, level, loss, N, H, parts, *strides, ignored),
@@ -174,6 +156,13 @@ def linear_cross_entropy(
         num_warps=4,
     )
     return loss
+
+
+def _classes_each(rows: int, classes: int) -> int:
+    """Classes of one part of the vocabulary; the same on every device, so that sums are."""
+    widest = triton.cdiv(classes, WIDEST)
+    parts = min(MOST_PARTS, widest, triton.cdiv(PROGRAMS, triton.cdiv(rows, 128)))
+    return triton.cdiv(widest, parts) * WIDEST
 
 
 def reference(hidden: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -211,6 +200,8 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     )
 
 
+WIDE = {"block_m": 128, "block_n": 256, "block_k": 64, "num_warps": 8, "num_stages": 3}
+
 case = KernelCase(
     name="linear_cross_entropy",
     fused=linear_cross_entropy,
@@ -221,13 +212,15 @@ case = KernelCase(
     small_shapes=((40, 300, 128), (21, 257, 200)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={
-        "p64x64": {"block_m": 64, "block_n": 64, "num_warps": 8, "num_stages": 3},
-        "p128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3},
-        "d128x128": {"block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 3},
-        "d128x256": {"block_n": 256, "block_k": 64, "descriptors": True, "num_warps": 8, "num_stages": 4},
+        "p64x64": PORTABLE,
+        "p128x256": WIDE,
+        "d128x256": {**WIDE, "descriptors": True, "num_stages": 4},
+        "best": best(PORTABLE, sm_90=WIDE),
+        "auto": {"tuned": True},
     },
     interpreter_gaps=BFLOAT16_GAP,
     deterministic=True,
     row_inputs=("hidden", "target"),
     strided_inputs=("hidden", "weight"),
+    baselines={"liger": liger.linear_cross_entropy},
 )

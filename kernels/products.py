@@ -1,4 +1,4 @@
-"""What the cases with matrix products share: order of tiles, a tile's product, stages that fit, checks.
+"""What the cases with matrix products share: order of tiles, a tile's product, a linear layer, checks.
 
 A product is ``x wᵀ``, both operands with contiguous rows, as ``nn.Linear`` has them. It is
 taken one of two ways from the same source:
@@ -8,15 +8,17 @@ pointers     blocks of addresses; rows beyond the end are clamped to the last on
 descriptors  ``tl.make_tensor_descriptor``: on sm_90 and later the tensor memory accelerator
              copies whole tiles and fills with zeros beyond the end; Triton rewrites the same
              loads to masked pointers on every other target. Rows must begin on 16 bytes;
-             float32 takes pointers, see :func:`describable`.
+             float32 takes pointers, see ``tiles.describable``.
 
 Products of float32 ask for ``ieee``: tf32 and xf32 don't exist on every target, and a case
 that allowed them could not tell their error from a fault.
 
 Sources:
     1. Triton tutorial 03, matrix multiplication: groups of tiles that share rows in cache.
-    2. Triton tutorial 09, persistent matmul: tiles in a loop, stores in halves.
+    2. Triton tutorial 09, persistent matmul: tiles in a loop, stores in parts.
 """
+
+from typing import Any
 
 import torch
 import triton
@@ -31,10 +33,10 @@ from arguments import (
     check_unit_stride,
     check_vector,
 )
+from tiles import NARROW, PORTABLE, Tiles, autotuned, best
 
 BFLOAT16_GAP = {"bfloat16": "Triton's interpreter multiplies the raw bits of bfloat16"}
 
-ROOMY = 192 * 1024  # bytes of shared memory a block that only sm_90 and sm_100 have
 MAX_STRIDE = 2**22  # elements between rows: 256 of them lie within 32-bit offsets
 
 
@@ -136,11 +138,14 @@ def halves(total, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
 
 @triton.jit
 def activated(z, ACTIVATION: tl.constexpr):
-    """GELU in its tanh form, SiLU, or z itself; (1 + tanh(u)) / 2 = sigmoid(2 u)."""
+    """GELU in its tanh form, SiLU, or z itself.
+
+    (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)); factors of u and log2(e) are folded into one polynomial.
+    """
     if ACTIVATION == "gelu":
-        return z * tl.sigmoid(1.5957691216057308 * (z + 0.044715 * z * z * z))
+        return z / (1.0 + tl.exp2(z * (-2.3022081987 - 0.1029432396 * (z * z))))
     elif ACTIVATION == "silu":  # noqa: RET505
-        return z * tl.sigmoid(z)
+        return z / (1.0 + tl.exp2(-1.4426950408889634 * z))
     else:
         return z
 
@@ -163,14 +168,31 @@ def _finish(
 
 
 @triton.jit
+def _finish_halves(
+    total, y, residual, scale_ptr, bias_ptr, m, n, M, N, residual_stride, BLOCK: tl.constexpr, COLUMNS: tl.constexpr,
+    DESCRIPTORS: tl.constexpr, SCALE: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+):  # fmt: skip
+    left, right = halves(total, BLOCK, 2 * COLUMNS)
+    _finish(
+        left, y, residual, scale_ptr, bias_ptr, m, n, M, N, residual_stride, BLOCK, COLUMNS, DESCRIPTORS, SCALE, BIAS,
+        ACTIVATION, RESIDUAL,
+    )  # fmt: skip
+    _finish(
+        right, y, residual, scale_ptr, bias_ptr, m, n + COLUMNS, M, N, residual_stride, BLOCK, COLUMNS, DESCRIPTORS,
+        SCALE, BIAS, ACTIVATION, RESIDUAL,
+    )  # fmt: skip
+
+
+@triton.jit
 def linear_kernel(
     x_ptr, w_ptr, y_ptr, residual_ptr, scale_ptr, bias_ptr, M, N, K, x_stride, w_stride, residual_stride,
     EVEN_K: tl.constexpr, SCALE: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
-    DESCRIPTORS: tl.constexpr, HALVES: tl.constexpr, FLATTEN: tl.constexpr,
+    DESCRIPTORS: tl.constexpr, PARTS: tl.constexpr, FLATTEN: tl.constexpr,
 ):  # fmt: skip
     """The layer: activation(scale * (x wᵀ) + bias) + residual, with what of it is asked for."""
-    COLUMNS: tl.constexpr = BLOCK_N // 2 if HALVES else BLOCK_N
+    COLUMNS: tl.constexpr = BLOCK_N // PARTS
     x = operand(x_ptr, M, K, x_stride, BLOCK_M, BLOCK_K, DESCRIPTORS)
     w = operand(w_ptr, N, K, w_stride, BLOCK_N, BLOCK_K, DESCRIPTORS)
     y = operand(y_ptr, M, N, N, BLOCK_M, COLUMNS, DESCRIPTORS)
@@ -182,56 +204,31 @@ def linear_kernel(
         total = tile_product(
             x, w, m, n, M, N, K, x_stride, w_stride, BLOCK_M, BLOCK_N, BLOCK_K, DESCRIPTORS, EVEN_K
         )  # fmt: skip
-        if HALVES:
-            left, right = halves(total, BLOCK_M, BLOCK_N)
-            _finish(
-                left, y, residual, scale_ptr, bias_ptr, m, n, M, N, residual_stride, BLOCK_M, COLUMNS, DESCRIPTORS,
-                SCALE, BIAS, ACTIVATION, RESIDUAL,
-            )  # fmt: skip
-            _finish(
-                right, y, residual, scale_ptr, bias_ptr, m, n + COLUMNS, M, N, residual_stride, BLOCK_M, COLUMNS,
-                DESCRIPTORS, SCALE, BIAS, ACTIVATION, RESIDUAL,
-            )  # fmt: skip
-        else:
+        if PARTS == 1:
             _finish(
                 total, y, residual, scale_ptr, bias_ptr, m, n, M, N, residual_stride, BLOCK_M, COLUMNS, DESCRIPTORS,
                 SCALE, BIAS, ACTIVATION, RESIDUAL,
             )  # fmt: skip
+        elif PARTS == 2:
+            _finish_halves(
+                total, y, residual, scale_ptr, bias_ptr, m, n, M, N, residual_stride, BLOCK_M, COLUMNS, DESCRIPTORS,
+                SCALE, BIAS, ACTIVATION, RESIDUAL,
+            )  # fmt: skip
+        else:
+            left, right = halves(total, BLOCK_M, BLOCK_N)
+            _finish_halves(
+                left, y, residual, scale_ptr, bias_ptr, m, n, M, N, residual_stride, BLOCK_M, COLUMNS, DESCRIPTORS,
+                SCALE, BIAS, ACTIVATION, RESIDUAL,
+            )  # fmt: skip
+            _finish_halves(
+                right, y, residual, scale_ptr, bias_ptr, m, n + 2 * COLUMNS, M, N, residual_stride, BLOCK_M, COLUMNS,
+                DESCRIPTORS, SCALE, BIAS, ACTIVATION, RESIDUAL,
+            )  # fmt: skip
 
 
-def _config(block_m: int, block_n: int, block_k: int, warps: int, stages: int, descriptors: bool) -> triton.Config:
-    kwargs = {
-        "BLOCK_M": block_m,
-        "BLOCK_N": block_n,
-        "BLOCK_K": block_k,
-        "GROUP": 8,
-        "DESCRIPTORS": descriptors,
-        "HALVES": descriptors,
-        "FLATTEN": descriptors,
-    }
-    return triton.Config(kwargs, num_warps=warps, num_stages=stages)
-
-
-def _legal(configs: list[triton.Config], named: dict, **_: object) -> list[triton.Config]:
-    """Without descriptors where rows don't begin on 16 bytes, and without halves of a cache line in float32."""
-    x, w, y, residual = (named[name] for name in ("x_ptr", "w_ptr", "y_ptr", "residual_ptr"))
-    ok = describable(x, w, y, residual)
-    return [c for c in configs if ok or not c.kwargs["DESCRIPTORS"]]
-
-
-tuned_linear_kernel = triton.autotune(
-    configs=[
-        _config(128, 128, 32, 4, 3, False),
-        _config(128, 128, 64, 8, 2, False),
-        _config(64, 128, 32, 4, 3, False),
-        _config(16, 128, 64, 4, 3, False),
-        _config(128, 128, 64, 4, 3, True),
-        _config(128, 256, 64, 8, 3, True),
-        _config(128, 256, 64, 8, 4, True),
-    ],
-    key=["M", "N", "K"],
-    prune_configs_by={"early_config_prune": _legal},
-)(linear_kernel)
+tuned_linear_kernel = autotuned(
+    linear_kernel, "GROUP", "PARTS", "FLATTEN", matrices=("x_ptr", "w_ptr", "y_ptr", "residual_ptr")
+)
 
 
 def linear(
@@ -242,16 +239,7 @@ def linear(
     bias: torch.Tensor | None = None,
     activation: str = "none",
     residual: torch.Tensor | None = None,
-    tuned: bool = False,
-    block_m: int = 128,
-    block_n: int = 128,
-    block_k: int = 32,
-    group: int = 8,
-    descriptors: bool = False,
-    split: bool = False,
-    flatten: bool = True,
-    num_warps: int = 4,
-    num_stages: int = 3,
+    **tunables: Any,
 ) -> torch.Tensor:
     """activation(scale * (x wᵀ) + bias) + residual in one kernel.
 
@@ -262,16 +250,7 @@ def linear(
         bias: (N,) or none.
         activation: ``none``, ``gelu`` (tanh form) or ``silu``.
         residual: (M, N), rows contiguous, or none.
-        tuned: let the autotuner choose; then nothing below counts.
-        block_m: rows of a tile; fewer where M has not so many.
-        block_n: columns of a tile.
-        block_k: terms a step, of 16-bit elements; half as many of float32.
-        group: rows of tiles walked together.
-        descriptors: load and store through tensor descriptors where rows begin on 16 bytes.
-        split: finish a tile in halves.
-        flatten: with descriptors, make one loop of those over tiles and over K.
-        num_warps: warps (wavefronts) of a program.
-        num_stages: most stages of the loop over K; fewer where shared memory is small.
+        tunables: fields of ``tiles.Tiles``.
 
     Returns:
         (M, N), contiguous, in the dtype of ``x``.
@@ -286,57 +265,44 @@ def linear(
     if y.numel() == 0:
         return y
     extra = x if residual is None else residual
-    arguments = (x, w, y, extra, w if scale is None else scale, w if bias is None else bias, M, N, K)
-    strides = (x.stride(0), w.stride(0), extra.stride(0))
-    asked = {
-        "SCALE": scale is not None,
-        "BIAS": bias is not None,
-        "ACTIVATION": activation,
-        "RESIDUAL": residual is not None,
-    }
-    allow_descriptors()
-
-    def tiles(block_m: int, block_n: int) -> int:
-        return triton.cdiv(M, block_m) * triton.cdiv(N, block_n)
-
-    if tuned:
-
-        def grid(meta: dict[str, object]) -> tuple[int]:
-            count = tiles(meta["BLOCK_M"], meta["BLOCK_N"])
-            return (min(count, units(x.device)) if meta["DESCRIPTORS"] else count,)
-
-        tuned_linear_kernel[grid](*arguments, *strides, EVEN_K=K % 64 == 0, **asked)
-        return y
-    descriptors = descriptors and K > 0 and describable(x, w, y, extra)
-    size = x.element_size()
-    block_m = min(block_m, max(16, triton.next_power_of_2(M)))
-    finished = block_m * block_n * size // (2 if split else 1) * (1 if residual is None else 2)
-    block_k, stages = fitting_loop(
-        x.device,
-        max(16, block_k * 2 // size),
-        num_stages,
-        (block_m + block_n) * size,
-        finished if descriptors else 0,
-    )
-    programs = tiles(block_m, block_n)
-    if descriptors:
-        programs = min(programs, units(x.device))
-    linear_kernel[(programs,)](
-        *arguments,
-        *strides,
-        EVEN_K=K % block_k == 0,
-        **asked,
-        BLOCK_M=block_m,
-        BLOCK_N=block_n,
-        BLOCK_K=block_k,
-        GROUP=group,
-        DESCRIPTORS=descriptors,
-        HALVES=split,
-        FLATTEN=descriptors and flatten,
-        num_warps=num_warps,
-        num_stages=stages,
+    tiles = Tiles.settled(tunables, M, x, w, y, extra)
+    tiles = tiles.fitted(x, M, finished=x.element_size() * (1 if residual is None else 2))
+    grid = tiles.programs(x.device, lambda block_m, block_n: triton.cdiv(M, block_m) * triton.cdiv(N, block_n))
+    kernel = tuned_linear_kernel if tiles.tuned else linear_kernel
+    kernel[grid](
+        *(x, w, y, extra, w if scale is None else scale, w if bias is None else bias, M, N, K),
+        *(x.stride(0), w.stride(0), extra.stride(0)),
+        EVEN_K=tiles.even(K),
+        SCALE=scale is not None,
+        BIAS=bias is not None,
+        ACTIVATION=activation,
+        RESIDUAL=residual is not None,
+        **tiles.launch("GROUP", "PARTS", "FLATTEN"),
     )
     return y
+
+
+WIDE = {
+    "block_m": 128,
+    "block_n": 256,
+    "block_k": 64,
+    "group": 16,
+    "descriptors": True,
+    "parts": 2,
+    "flatten": True,
+    "num_warps": 8,
+    "num_stages": 4,
+}
+
+LINEAR_VARIANTS = {
+    "p64x64": PORTABLE,
+    "p128x128": {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3},
+    "d128x128": {"block_m": 128, "block_n": 128, "block_k": 64, "descriptors": True, "num_warps": 4, "num_stages": 4},
+    "d128x256": WIDE,
+    "best": best(PORTABLE, sm_90={**WIDE, "few_rows": NARROW}),
+    "auto": {"tuned": True},
+}
+"""Variants of the cases that are one call of :func:`linear`."""
 
 
 def check_operands(
@@ -361,58 +327,6 @@ def check_operands(
             check_vector(name, vector, "x", x, N)
     if residual is not None:
         check_shape("residual", check_matrix("residual", residual, x), (M, N))
-
-
-def units(device: torch.device) -> int:
-    """Multiprocessors or compute units of a device; 1 where kernels are interpreted."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-
-
-def fitting_loop(
-    device: torch.device, block_k: int, stages: int, bytes_per_k: int, other_bytes: int = 0
-) -> tuple[int, int]:
-    """Terms a step and stages of a loop whose buffers fit into a block's shared memory.
-
-    Two stages are the fewest. They take one buffer on most targets; on sm_90 and sm_100, which
-    have the room, two, since products read them while they are being filled. Where these don't
-    fit, a step takes fewer terms, at least 16.
-
-    Args:
-        device: of the launch.
-        block_k: terms a step that are wanted.
-        stages: wanted.
-        bytes_per_k: shared memory of one term of one stage.
-        other_bytes: shared memory that is taken at the same time.
-    """
-    if device.type != "cuda":
-        return block_k, 2
-    properties = torch.cuda.get_device_properties(device)
-    # PyTorch for ROCm has no opt-in limit; there the plain one is the whole.
-    limit = getattr(properties, "shared_memory_per_block_optin", 0) or properties.shared_memory_per_block
-    buffers = 2 if limit > ROOMY else 1
-    while block_k > 16 and buffers * block_k * bytes_per_k + other_bytes > limit:
-        block_k //= 2
-    return block_k, max(2, min(stages, (limit - other_bytes) // (block_k * bytes_per_k)))
-
-
-def describable(*tensors: torch.Tensor) -> bool:
-    """Whether all of them are read through tensor descriptors: rows and start on 16 bytes, elements of 16 bits.
-
-    A product of float32 without tensor cores has no use for whole tiles in shared memory; on sm_90
-    Triton 3.7.1 gives such a loop 32 registers a thread and spills the rest.
-    """
-    return all(
-        t.element_size() == 2 and t.data_ptr() % 16 == 0 and t.stride(0) * t.element_size() % 16 == 0 for t in tensors
-    )
-
-
-def allow_descriptors() -> None:
-    """Give Triton memory for the descriptors that kernels make."""
-    triton.set_allocator(_bytes)
-
-
-def _bytes(size: int, _alignment: int, _stream: int | None) -> torch.Tensor:
-    return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
 def check_matrix(name: str, value: object, like: torch.Tensor | None = None) -> torch.Tensor:

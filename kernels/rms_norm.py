@@ -19,8 +19,12 @@ Work of one forward call, N = rows × hidden, s = bytes per element:
              about 3.5.
     flops    per element: square, sum, × r, × weight = 4; per row: divide, + eps,
              rsqrt = 3.
-Backward: dy, x and weight read, dx and dw written, (3 N + 2 hidden) s, and 4 B a row for r.
-The scratch of 8 B × hidden a program is the implementation's.
+Backward, what the forward pass leaves (r, 4 B a row) and the scratch of 8 B × hidden a program
+not counted:
+    fused    dy, x and weight read, dx and dw written: (3 N + 2 hidden) s.
+    unfused  PyTorch's gradients of the chain: seven products of 3 N or 2 N, a power, two scalings,
+             two sums and an addition: (24 N + 9 rows + 2 hidden) s.
+    flops    per element: × r, × w, × n, sum, × mean, subtract, × r, dy n, sum = 9.
 
 Measured on an H200, bfloat16, 16384 × 4096 (torch 2.11, Triton 3.6; least bytes over time, as a
 share of the copy bandwidth of the same run): forward 99 %, Liger-Kernel 99 %. Backward 69 % with
@@ -41,7 +45,7 @@ import torch
 import triton
 import triton.language as tl
 from arguments import as_rows, check_most, check_tensor, check_vector, gradient_rows
-from column_sums import PROGRAMS, backward_warps, column_sums
+from column_sums import PROGRAMS, backward_stages, backward_warps, column_sums
 
 from portkit import Direction, KernelCase, Work
 from portkit.baselines import pytorch
@@ -123,7 +127,6 @@ def rms_norm_backward(
     dh: torch.Tensor | None = None,
     *,
     num_warps: int = 8,
-    stages: int = 2,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients of what is normalised and of the weight.
 
@@ -134,7 +137,6 @@ def rms_norm_backward(
         rstd: (rows,), float32, that the forward pass left.
         dh: another gradient of ``x``, added on; None for none.
         num_warps: warps (wavefronts) of a program; more for long rows.
-        stages: rows on their way from memory at once, the one computed with counted in.
 
     Returns:
         ``(dx, dweight)``.
@@ -159,7 +161,7 @@ def rms_norm_backward(
         rows,
         hidden,
         BLOCK=triton.next_power_of_2(hidden),
-        STAGES=stages,
+        STAGES=backward_stages(hidden, 2 if dh is None else 3, x),
         num_warps=backward_warps(hidden, num_warps),
     )
     return dx, column_sums(partial, weight.dtype)[0]
@@ -245,6 +247,17 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     )
 
 
+def backward_work(shape: tuple[int, ...], dtype: str) -> Work:
+    """Bytes and operations of the gradients, derived in the module's docstring."""
+    rows, hidden = shape
+    n, size = rows * hidden, DTYPE_BYTES[dtype]
+    return Work(
+        fused_bytes=(3 * n + 2 * hidden) * size,
+        unfused_bytes=(24 * n + 9 * rows + 2 * hidden) * size,
+        flops=9 * n,
+    )
+
+
 @LIGER.call()
 def liger_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """Liger-Kernel's; casts as Llama does, not in place of the incoming gradient."""
@@ -259,6 +272,7 @@ case = KernelCase(
     reference=reference,
     inputs=inputs,
     work=work,
+    backward_work=backward_work,
     shapes=((16384, 4096), (4096, 8192), (4096, 2880), (8192, 3584), (131072, 128), (1, 4096), (4096, 4095)),
     small_shapes=((3, 4096), (4, 2880), (70, 128), (2, 4095)),
     dtypes=("float32", "float16", "bfloat16"),

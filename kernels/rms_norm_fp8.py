@@ -7,8 +7,10 @@ M is the largest number of the device's own format: 448 of e4m3fn, 240 of e4m3fn
 gfx942 computes with. ``fp8_of`` tells which, by what PyTorch says of the device; the
 reference asks the same function. So the two formats are one source, and one case.
 
-A program takes as many rows as make ``ELEMENTS_PER_WARP`` elements a warp, at least one. y
-never leaves the registers: it is made, searched for its largest and rounded there.
+At most ``PROGRAMS`` programs walk over the rows; while one is computed the next two are on their
+way, where shared memory has room. y never leaves the registers: it is made, searched for its
+largest and rounded there. It is multiplied by 1 / scale, since a division takes six instructions
+more: a quotient that lies within a rounding of the border between two codes may take either.
 
 Work of one call, N = rows × hidden, s = bytes per element:
     fused    x and weight read, q (1 B) and scales (4 B a row) written: (N + hidden) s + N
@@ -38,12 +40,13 @@ import torch
 import triton
 import triton.language as tl
 from arguments import as_rows, check_most, check_tensor, check_vector
+from tiles import shared_bytes
 
 from portkit import Discrete, KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
 MAX_HIDDEN = 65536  # elements of a row that one block may hold
-ELEMENTS_PER_WARP = 512  # 16 a thread on 32 lanes and 8 on 64
+PROGRAMS = 528  # four for each unit of an H200
 TINY = 2.0**-100  # least largest element: a row of zeros has a scale, too
 EPS = 1e-6
 _GAP = "Triton's interpreter loses the carry where rounding to fp8 reaches the next power of two: -64 for -128"
@@ -60,37 +63,35 @@ def fp8_of(device: torch.device) -> torch.dtype:
 @triton.jit
 def _rms_norm_fp8(
     x_ptr, weight_ptr, q_ptr, scale_ptr, x_stride, rows, hidden, eps, largest, tiny,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    first = tl.program_id(0).to(tl.int64) * ROWS
-    row = tl.arange(0, ROWS)
     lanes = tl.arange(0, BLOCK)
-    there = row < rows - first
-    within = lanes < hidden
-    mask = there[:, None] & within[None, :]
-    row = row.to(tl.int64)
-    x = tl.load(x_ptr + first * x_stride + row[:, None] * x_stride + lanes[None, :], mask=mask, other=0.0)
-    weight = tl.load(weight_ptr + lanes, mask=within, other=0.0).to(tl.float32)
-    x = x.to(tl.float32)
-    rstd = tl.rsqrt(tl.sum(x * x, axis=1) / hidden + eps)
-    y = x * rstd[:, None] * weight[None, :]
-    top = tl.max(tl.abs(y), axis=1)
-    scale = tl.where(top < tiny, tiny, top) / largest
-    # The quotient of the largest element may round to a number over the format's largest. NaN stays.
-    q = y / scale[:, None]
-    q = tl.where(q > largest, largest, tl.where(q < -largest, -largest, q))
-    tl.store(q_ptr + first * hidden + row[:, None] * hidden + lanes[None, :], q.to(q_ptr.dtype.element_ty), mask=mask)
-    tl.store(scale_ptr + first + row, scale, mask=there)
+    mask = lanes < hidden
+    weight = tl.load(weight_ptr + lanes, mask=mask, other=0.0)
+    for row in tl.range(tl.program_id(0), rows, PROGRAMS, num_stages=STAGES):
+        at = tl.cast(row, tl.int64)
+        x = tl.load(x_ptr + at * x_stride + lanes, mask=mask, other=0.0).to(tl.float32)
+        rstd = tl.rsqrt(tl.sum(x * x, axis=0) / hidden + eps)
+        y = x * rstd * weight.to(tl.float32)
+        top = tl.max(tl.abs(y), axis=0)
+        scale = tl.where(top < tiny, tiny, top) / largest
+        # The largest element may come out a rounding over the format's largest number, which it then rounds to.
+        q = y * (1.0 / scale)
+        tl.store(q_ptr + at * hidden + lanes, q.to(q_ptr.dtype.element_ty), mask=mask)
+        tl.store(scale_ptr + at, scale)
 
 
 _rms_norm_fp8_tuned = triton.autotune(
-    configs=[triton.Config({"ROWS": rows}, num_warps=warps) for rows, warps in ((1, 4), (1, 8), (2, 8), (1, 16))],
+    configs=[
+        triton.Config({"PROGRAMS": programs, "STAGES": stages}, num_warps=warps)
+        for programs, stages, warps in ((528, 3, 4), (792, 3, 2), (2112, 1, 4), (528, 1, 8), (264, 1, 16))
+    ],
     key=["hidden"],
 )(_rms_norm_fp8)
 
 
 def rms_norm_fp8(
-    x: torch.Tensor, weight: torch.Tensor, eps: float = EPS, *, num_warps: int = 8, tuned: bool = False
+    x: torch.Tensor, weight: torch.Tensor, eps: float = EPS, *, num_warps: int = 4, tuned: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """RMS norm over the last axis in 8 bits, with a scale for each row.
 
@@ -122,12 +123,18 @@ def rms_norm_fp8(
     arguments = (rows, weight, q, scale, rows.stride(0), count, hidden, eps, torch.finfo(kind).max, TINY)
     block = triton.next_power_of_2(hidden)
     if tuned:
-        _rms_norm_fp8_tuned[lambda meta: (triton.cdiv(count, meta["ROWS"]),)](*arguments, BLOCK=block)
+        _rms_norm_fp8_tuned[lambda meta: (min(count, meta["PROGRAMS"]),)](*arguments, BLOCK=block)
     else:
-        taken = max(1, ELEMENTS_PER_WARP * num_warps // block)
-        grid = (triton.cdiv(count, taken),)
-        _rms_norm_fp8[grid](*arguments, ROWS=taken, BLOCK=block, num_warps=num_warps)
+        constants = {"PROGRAMS": min(count, PROGRAMS), "BLOCK": block, "STAGES": _stages(rows, block)}
+        _rms_norm_fp8[(constants["PROGRAMS"],)](*arguments, **constants, num_warps=num_warps)
     return q, scale
+
+
+def _stages(rows: torch.Tensor, block: int) -> int:
+    """Rows in flight, the one computed with counted in: 3 where four programs' others fit in shared memory, else 1."""
+    if rows.device.type != "cuda":
+        return 1
+    return 3 if 4 * (2 * block * rows.element_size() + 1024) <= shared_bytes(rows.device) else 1
 
 
 def reference(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -14,7 +14,7 @@ N = elements of q and k, C = tokens × head size, s = bytes per element:
     unfused  for q and k: × cos 2 N + C, one half negated N, put together 2 N,
              × sin 2 N + C, sum 3 N: (10 N + 4 C) s. Fusion gains at most about 5.
     flops    per element two products and a sum = 3
-Backward moves the same bytes as forward.
+Backward has the same figures: it turns the other way.
 
 Measured on an H200, bfloat16, 4 × 4096 tokens, heads 32/8 of 128 (torch 2.11, Triton 3.6; least bytes
 over time, as a share of the copy bandwidth of the same run): 93 %, with 8 warps 86 %, with 2 82 %.
@@ -224,6 +224,11 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     )
 
 
+def backward_work(shape: tuple[int, ...], dtype: str) -> Work:
+    """Bytes and operations of the gradients, derived in the module's docstring."""
+    return work(shape, dtype)
+
+
 def _for_liger(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> dict:
     return {"q": q.transpose(1, 2), "k": k.transpose(1, 2), "cos": cos, "sin": sin}
 
@@ -245,6 +250,7 @@ case = KernelCase(
     reference=reference,
     inputs=inputs,
     work=work,
+    backward_work=backward_work,
     shapes=(
         (4, 4096, 32, 8, 128),
         (1, 8192, 64, 8, 128),

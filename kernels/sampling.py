@@ -9,8 +9,14 @@ For a row of logits x and a number u in [0, 1):
 
 So the result depends on values alone and not on how a sort breaks ties. No sort: a logit's bits,
 put into the order of unsigned integers, are searched for both thresholds, two bits a step: of
-three borders, how many logits (or how much mass) lie at or above each. A step walks over the row,
-which is in cache after the first; 16-bit logits have 16 to 19 bits that differ. One program a row.
+three borders, how many logits (or how much mass) lie at or above each; 16-bit logits have 16 to
+19 bits that differ. One program a row, in one of two ways:
+    few     a single walk, in which every lane keeps the three largest of what it sees, with their
+            chunks. Where no lane's third is among the ``top_k``, all of them are in the first two,
+            which the searches and the draw then take from registers. With k = 50 and 4096 lanes
+            one row in a thousand has three in a lane.
+    walked  otherwise, and without ``top_k``: each step of a search walks over the row, which is in
+            cache after the first.
 
 Work of one call, N = rows × vocabulary, s = bytes per element:
     fused    logits and uniform numbers read, tokens written: N s + 8 rows.
@@ -36,7 +42,7 @@ from arguments import check_axes, check_beside, check_contiguous, check_shape, c
 from portkit import Discrete, KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
-CHUNK = 8192  # elements of a row taken at once
+ELEMENTS_PER_WARP = 512  # of a row taken at once: 16 a thread on 32 lanes and 8 on 64
 BITS = {torch.bfloat16: 16, torch.float16: 20, torch.float32: 32}
 """Upper bits of a float32 in which two numbers of a dtype differ, to an even number."""
 
@@ -68,12 +74,24 @@ def _at_least(x_ptr, columns, border, step, top, inverse, MASS: tl.constexpr, SH
 
 
 @triton.jit
-def _sample(
-    x_ptr, uniform_ptr, token_ptr, stride, columns, top_k, top_p, inverse, BITS: tl.constexpr, CHUNK: tl.constexpr
+def _number(key, SHIFT: tl.constexpr):
+    """The number of a key."""
+    flipped = key << SHIFT
+    low: tl.constexpr = (1 << SHIFT) - 1
+    bits = tl.where(flipped >= 2147483648, flipped ^ 2147483648, (flipped | low) ^ 4294967295)
+    return bits.to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _passed(one, two, three, wanted):
+    """How many of three borders, each above the last, have what is wanted at or above them."""
+    return (one >= wanted).to(tl.uint32) + (two >= wanted).to(tl.uint32) + (three >= wanted).to(tl.uint32)
+
+
+@triton.jit
+def _walked(
+    x_ptr, columns, u, top_k, top_p, inverse, BITS: tl.constexpr, SHIFT: tl.constexpr, CHUNK: tl.constexpr
 ):  # fmt: skip
-    SHIFT: tl.constexpr = 32 - BITS
-    row = tl.program_id(0).to(tl.int64)
-    x_ptr += row * stride
     lanes = tl.arange(0, CHUNK)
     largest = tl.full((CHUNK,), -float("inf"), dtype=tl.float32)
     for start in range(0, columns, CHUNK):
@@ -87,8 +105,7 @@ def _sample(
         for digit in range(BITS // 2):
             step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
             one, two, three = _at_least(x_ptr, columns, border, step, top, inverse, False, SHIFT, CHUNK)
-            passed = (one >= wanted).to(tl.uint32) + (two >= wanted).to(tl.uint32) + (three >= wanted).to(tl.uint32)
-            border += step * passed
+            border += step * _passed(one, two, three, wanted)
     if top_p < 1.0:
         kept = tl.zeros((CHUNK,), dtype=tl.float32)
         for start in range(0, columns, CHUNK):
@@ -99,8 +116,7 @@ def _sample(
         for digit in range(BITS // 2):
             step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
             one, two, three = _at_least(x_ptr, columns, border, step, top, inverse, True, SHIFT, CHUNK)
-            passed = (one >= wanted).to(tl.uint32) + (two >= wanted).to(tl.uint32) + (three >= wanted).to(tl.uint32)
-            border += step * passed
+            border += step * _passed(one, two, three, wanted)
         border = tl.minimum(border, _key(top, SHIFT))
 
     total = tl.zeros((), dtype=tl.float32)
@@ -108,7 +124,7 @@ def _sample(
         x = tl.load(x_ptr + start + lanes, mask=lanes < columns - start, other=-float("inf")).to(tl.float32)
         kept = tl.where((_key(x, SHIFT) >= border) & (lanes < columns - start), tl.exp((x - top) * inverse), 0.0)
         total += tl.sum(kept, axis=0)
-    target = tl.load(uniform_ptr + row) * total
+    target = u * total
     running = tl.zeros((), dtype=tl.float32)
     token = tl.full((), 2147483647, dtype=tl.int32)
     last = tl.zeros((), dtype=tl.int32)
@@ -123,7 +139,110 @@ def _sample(
         last = tl.maximum(last, tl.max(tl.where(inside, lanes + start, 0), axis=0))
         running += mass
     # Rounding may leave the whole sum below the target: then it is the last token of the set.
-    tl.store(token_ptr + row, tl.minimum(token, last))
+    return tl.minimum(token, last)
+
+
+@triton.jit
+def _mass(p1, p2, key1, key2, border):
+    return tl.sum(tl.where(key1 >= border, p1, 0.0) + tl.where(key2 >= border, p2, 0.0), axis=0)
+
+
+@triton.jit
+def _three_largest(x_ptr, columns, steps, BITS: tl.constexpr, SHIFT: tl.constexpr, CHUNK: tl.constexpr):
+    """Of each lane the three largest keys, above ten bits that say how many chunks come after its own."""
+    lanes = tl.arange(0, CHUNK)
+    first = tl.zeros((CHUNK,), dtype=tl.int64 if BITS > 21 else tl.int32)
+    second = first
+    third = first
+    for step in range(steps):
+        there = lanes < columns - step * CHUNK
+        x = tl.load(x_ptr + step * CHUNK + lanes, mask=there, other=-float("inf")).to(tl.float32)
+        place = (_key(x, SHIFT).to(first.dtype) << 10) | (steps - 1 - step)
+        place = tl.where(there, place, 0)
+        lower = tl.minimum(first, place)
+        first = tl.maximum(first, place)
+        lowest = tl.minimum(second, lower)
+        second = tl.maximum(second, lower)
+        third = tl.maximum(third, lowest)
+    return first, second, third
+
+
+@triton.jit
+def _few(
+    x_ptr, columns, u, top_k, top_p, inverse, BITS: tl.constexpr, SHIFT: tl.constexpr, CHUNK: tl.constexpr
+):  # fmt: skip
+    """The token, and whether the two largest of each lane hold all that are among the ``top_k``."""
+    lanes = tl.arange(0, CHUNK)
+    steps = tl.cdiv(columns, CHUNK)
+    first, second, third = _three_largest(x_ptr, columns, steps, BITS, SHIFT, CHUNK)
+    key1, key2 = (first >> 10).to(tl.uint32), (second >> 10).to(tl.uint32)
+    chunk1 = steps - 1 - (first & 1023).to(tl.int32)
+    chunk2 = steps - 1 - (second & 1023).to(tl.int32)
+
+    border = tl.zeros((), dtype=tl.uint32)
+    for digit in range(BITS // 2):
+        step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
+        # Three counts in one number: each of at most 2 CHUNK, in 20 bits.
+        one = (key1 >= border + step).to(tl.int64) + (key2 >= border + step).to(tl.int64)
+        two = (key1 >= border + step * 2).to(tl.int64) + (key2 >= border + step * 2).to(tl.int64)
+        three = (key1 >= border + step * 3).to(tl.int64) + (key2 >= border + step * 3).to(tl.int64)
+        counts = tl.sum(one + (two << 20) + (three << 40), axis=0)
+        border += step * _passed(counts & 0xFFFFF, (counts >> 20) & 0xFFFFF, counts >> 40, top_k)
+    exact = (tl.max(third, axis=0) >> 10).to(tl.uint32) < border
+
+    top_key = tl.max(key1, axis=0)
+    top = _number(top_key, SHIFT)
+    p1 = tl.where(key1 >= border, tl.exp((_number(key1, SHIFT) - top) * inverse), 0.0)
+    p2 = tl.where(key2 >= border, tl.exp((_number(key2, SHIFT) - top) * inverse), 0.0)
+    if top_p < 1.0:
+        wanted = tl.sum(p1 + p2, axis=0) * top_p
+        nucleus = tl.zeros((), dtype=tl.uint32)
+        for digit in range(BITS // 2):
+            step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
+            one = _mass(p1, p2, key1, key2, nucleus + step)
+            two = _mass(p1, p2, key1, key2, nucleus + step * 2)
+            three = _mass(p1, p2, key1, key2, nucleus + step * 3)
+            nucleus += step * _passed(one, two, three, wanted)
+        border = tl.maximum(border, tl.minimum(nucleus, top_key))
+
+    in1, in2 = key1 >= border, key2 >= border
+    p1, p2 = tl.where(in1, p1, 0.0), tl.where(in2, p2, 0.0)
+    target = u * tl.sum(p1 + p2, axis=0)
+    place1, place2 = chunk1 * CHUNK + lanes, chunk2 * CHUNK + lanes
+    last = tl.max(tl.maximum(tl.where(in1, place1, 0), tl.where(in2, place2, 0)), axis=0)
+    running = tl.zeros((), dtype=tl.float32)
+    token = tl.full((), 2147483647, dtype=tl.int32)
+    for step in range(steps):
+        kept = tl.where(chunk1 == step, p1, tl.where(chunk2 == step, p2, 0.0))
+        mass = tl.sum(kept, axis=0)
+        if (running + mass > target) & (token == 2147483647):
+            over = (kept > 0.0) & (running + tl.cumsum(kept, axis=0) > target)
+            token = tl.min(tl.where(over, lanes + step * CHUNK, 2147483647), axis=0)
+        running += mass
+    return tl.minimum(token, last), exact
+
+
+@triton.jit
+def _sample(
+    x_ptr, uniform_ptr, token_ptr, stride, columns, top_k, top_p, inverse, BITS: tl.constexpr, CHUNK: tl.constexpr
+):  # fmt: skip
+    SHIFT: tl.constexpr = 32 - BITS
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride
+    u = tl.load(uniform_ptr + row)
+    token = tl.zeros((), dtype=tl.int32)
+    found = False
+    if (top_k < columns) & (columns <= CHUNK * 1024):
+        token, found = _few(x_ptr, columns, u, top_k, top_p, inverse, BITS, SHIFT, CHUNK)
+    if not found:
+        token = _walked(x_ptr, columns, u, top_k, top_p, inverse, BITS, SHIFT, CHUNK)
+    tl.store(token_ptr + row, token)
+
+
+_sample_tuned = triton.autotune(
+    configs=[triton.Config({"CHUNK": ELEMENTS_PER_WARP * warps}, num_warps=warps) for warps in (4, 8, 16)],
+    key=["columns"],
+)(_sample)
 
 
 def sampling(
@@ -134,6 +253,7 @@ def sampling(
     top_p: float = 1.0,
     *,
     num_warps: int = 8,
+    tuned: bool = False,
 ) -> torch.Tensor:
     """One token for each row.
 
@@ -145,6 +265,7 @@ def sampling(
         top_k: tokens that stay, 0 for all.
         top_p: share of the mass that stays, over 0 to 1.
         num_warps: warps (wavefronts) of a program.
+        tuned: choose them by trial.
 
     Returns:
         (rows,), int32.
@@ -171,20 +292,14 @@ def sampling(
     if not columns:
         raise ValueError("logits has no columns to draw from")
     tokens = torch.empty(rows, dtype=torch.int32, device=logits.device)
-    if rows:
-        _sample[(rows,)](
-            logits,
-            uniform,
-            tokens,
-            logits.stride(0),
-            columns,
-            top_k or columns,
-            float(top_p),
-            1.0 / temperature,
-            BITS=BITS[logits.dtype],
-            CHUNK=min(CHUNK, triton.next_power_of_2(columns)),
-            num_warps=num_warps,
-        )
+    if not rows:
+        return tokens
+    arguments = (logits, uniform, tokens, logits.stride(0), columns, top_k or columns, float(top_p), 1.0 / temperature)
+    if tuned:
+        _sample_tuned[(rows,)](*arguments, BITS=BITS[logits.dtype])
+    else:
+        chunk = min(ELEMENTS_PER_WARP * num_warps, triton.next_power_of_2(columns))
+        _sample[(rows,)](*arguments, BITS=BITS[logits.dtype], CHUNK=chunk, num_warps=num_warps)
     return tokens
 
 
@@ -254,7 +369,12 @@ case = KernelCase(
     shapes=((64, 128256), (256, 32000), (64, 151936), (64, 50257), (1, 128256)),
     small_shapes=((2, 12000), (3, 1000)),
     dtypes=("float32", "float16", "bfloat16"),
-    variants={"w8": {"num_warps": 8}, "w4": {"num_warps": 4}, "w16": {"num_warps": 16}},
+    variants={
+        "w8": {"num_warps": 8},
+        "w4": {"num_warps": 4},
+        "w16": {"num_warps": 16},
+        "auto": {"tuned": True},
+    },
     deterministic=True,
     row_inputs=("logits", "uniform"),
     strided_inputs=("logits",),

@@ -3,11 +3,18 @@
     y_ij = exp(x_ij - m_i) / sum_k exp(x_ik - m_i),  m_i = max_k x_ik
     dx_ij = y_ij (dy_ij - sum_k y_ik dy_ik)
 
-One program a row. A row of at most ``RESIDENT_PER_WARP`` elements a warp stays in
-registers: one read, one write. A longer row is walked twice in chunks: the first pass keeps
-a running maximum and a running sum that is rescaled whenever the maximum grows, the second,
-from the row's end, writes. In between much of the row is still in cache. Backward alike,
-with half as many elements a warp, since two rows are live.
+Three ways, by a row's length:
+    resident  of at most ``RESIDENT_PER_WARP`` elements a warp: one program a row, which stays in
+              registers. One read, one write.
+    streamed  longer, where a block's shared memory holds two rows (32768 16-bit elements on sm_90
+              and sm_100): as many programs as the device has units walk over the rows, and
+              while one row is computed in registers the next two are on their way. Resident, such
+              a row fills a unit, which would load, compute and store by turns.
+    walked    else: twice in chunks. The first pass keeps a running maximum and a running sum that
+              is rescaled whenever the maximum grows, the second, from the row's end, writes. In
+              between part of the row is still in cache.
+Backward is resident or walked; a thread holds two rows there, up to 64 elements of each in
+16-bit dtypes.
 
 Work of one forward call, N = rows × columns, s = bytes per element:
     fused    x read, y written: 2 N s. The second read of a long row is the
@@ -17,7 +24,11 @@ Work of one forward call, N = rows × columns, s = bytes per element:
     unfused  max N + rows, subtract 2 N + rows, exp 2 N, sum N + rows,
              divide 2 N + rows: (8 N + 4 rows) s. Fusion gains at most about 4.
     flops    max, subtract, exp, sum, divide = 5 an element, exp counted as one.
-Backward: dy and y read, dx written, 3 N s.
+Backward:
+    fused    dy and y read, dx written: 3 N s.
+    unfused  PyTorch's gradients of the chain: three divisions by a row's number, negate, two
+             products, sum and addition: (18 N + 4 rows) s.
+    flops    product, sum, subtract, product = 4 an element.
 
 Measured on an H200, bfloat16, 8192 × 32768 (torch 2.11, Triton 3.6; least bytes over time, as a
 share of the copy bandwidth of the same run): forward 76 %, Liger-Kernel 76 %; backward 71 %. The goal
@@ -36,25 +47,45 @@ import torch
 import triton
 import triton.language as tl
 from arguments import as_rows, check_tensor, gradient_rows
+from tiles import roomy, shared_bytes, units
 
 from portkit import Direction, KernelCase, Work
 from portkit.baselines import flag_gems, liger, pytorch
 from portkit.model import DTYPE_BYTES
 
 RESIDENT_PER_WARP = 2048  # most elements of a row that a warp holds: 64 a thread on 32 lanes
+STREAM_WARPS = 16  # the most of a workgroup on 64 lanes
+STREAM_STAGES = 3  # rows in flight, the one computed with counted in: the others are in shared memory
 CHUNK = 8192  # elements of a longer row taken at once
 
 
 @triton.jit
-def _softmax_short(x_ptr, y_ptr, x_stride, rows, columns, BLOCK: tl.constexpr, STAGES: tl.constexpr):
+def _softmax_resident(x_ptr, y_ptr, x_stride, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
     lanes = tl.arange(0, BLOCK)
     mask = lanes < columns
+    x = tl.load(x_ptr + row * x_stride + lanes, mask=mask, other=-float("inf")).to(tl.float32)
+    exponential = tl.exp(x - tl.max(x, axis=0))
+    y = exponential * (1.0 / tl.sum(exponential, axis=0))
+    tl.store(y_ptr + row * columns + lanes, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _softmax_streamed(x_ptr, y_ptr, x_stride, rows, columns, HALF: tl.constexpr, STAGES: tl.constexpr):
+    """A row by halves of the next power of two, the first of which is whole and needs no mask."""
+    lanes = tl.arange(0, HALF)
+    mask = lanes + HALF < columns
     for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):
-        at = tl.cast(row, tl.int64)
-        x = tl.load(x_ptr + at * x_stride + lanes, mask=mask, other=-float("inf")).to(tl.float32)
-        exponential = tl.exp(x - tl.max(x, axis=0))
-        y = exponential * (1.0 / tl.sum(exponential, axis=0))
-        tl.store(y_ptr + at * columns + lanes, y.to(y_ptr.dtype.element_ty), mask=mask)
+        x_row = x_ptr + tl.cast(row, tl.int64) * x_stride + lanes
+        y_row = y_ptr + tl.cast(row, tl.int64) * columns + lanes
+        first = tl.load(x_row, eviction_policy="evict_first")
+        second = tl.load(x_row + HALF, mask=mask, other=-float("inf"), eviction_policy="evict_first")
+        first, second = first.to(tl.float32), second.to(tl.float32)
+        top = tl.max(tl.maximum(first, second), axis=0)
+        first, second = tl.exp(first - top), tl.exp(second - top)
+        scale = 1.0 / tl.sum(first + second, axis=0)
+        tl.store(y_row, (first * scale).to(y_ptr.dtype.element_ty))
+        tl.store(y_row + HALF, (second * scale).to(y_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -64,7 +95,7 @@ def _finite(maximum):
 
 
 @triton.jit
-def _softmax_long(x_ptr, y_ptr, x_stride, columns, CHUNK: tl.constexpr):
+def _softmax_walked(x_ptr, y_ptr, x_stride, columns, CHUNK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     x_row, y_row = x_ptr + row * x_stride, y_ptr + row * columns
     lanes = tl.arange(0, CHUNK)
@@ -90,19 +121,21 @@ def _that_hold_a_row(configs, named_args, **constants):  # noqa: ANN003 - the au
     return [config for config in configs if RESIDENT_PER_WARP * config.num_warps >= constants["BLOCK"]]
 
 
-_softmax_short_tuned = triton.autotune(
-    configs=[triton.Config({"STAGES": 1}, num_warps=warps) for warps in (4, 8, 16)],
+_softmax_resident_tuned = triton.autotune(
+    configs=[triton.Config({}, num_warps=warps) for warps in (4, 8, 16)],
     key=["columns"],
     prune_configs_by={"early_config_prune": _that_hold_a_row},
-)(_softmax_short)
-_softmax_long_tuned = triton.autotune(
+)(_softmax_resident)
+_softmax_walked_tuned = triton.autotune(
     configs=[triton.Config({"CHUNK": chunk}, num_warps=w) for chunk, w in ((4096, 4), (8192, 8), (8192, 16))],
     key=["columns"],
-)(_softmax_long)
+)(_softmax_walked)
 
 
 @triton.jit
-def _softmax_backward_short(dy_ptr, y_ptr, dx_ptr, dy_stride, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _softmax_backward_resident(
+    dy_ptr, y_ptr, dx_ptr, dy_stride, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
     first = tl.program_id(0).to(tl.int64) * ROWS
     row = tl.arange(0, ROWS)
     lanes = tl.arange(0, BLOCK)
@@ -117,7 +150,7 @@ def _softmax_backward_short(dy_ptr, y_ptr, dx_ptr, dy_stride, rows, columns, ROW
 
 
 @triton.jit
-def _softmax_backward_long(dy_ptr, y_ptr, dx_ptr, dy_stride, columns, CHUNK: tl.constexpr):
+def _softmax_backward_walked(dy_ptr, y_ptr, dx_ptr, dy_stride, columns, CHUNK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * dy_stride
     y_ptr += row * columns
@@ -141,17 +174,27 @@ def _softmax_backward_long(dy_ptr, y_ptr, dx_ptr, dy_stride, columns, CHUNK: tl.
 def _forward(rows: torch.Tensor, y: torch.Tensor, num_warps: int, tuned: bool) -> None:
     count, columns = rows.shape
     arguments = (rows, y, rows.stride(0))
-    resident = columns <= RESIDENT_PER_WARP * (16 if tuned else num_warps)
-    if resident:
-        block = triton.next_power_of_2(columns)
+    block = triton.next_power_of_2(columns)
+    if columns <= RESIDENT_PER_WARP * (8 if tuned else num_warps):
         if tuned:
-            _softmax_short_tuned[(count,)](*arguments, count, columns, BLOCK=block)
+            _softmax_resident_tuned[(count,)](*arguments, columns, BLOCK=block)
         else:
-            _softmax_short[(count,)](*arguments, count, columns, BLOCK=block, STAGES=1, num_warps=num_warps)
+            _softmax_resident[(count,)](*arguments, columns, BLOCK=block, num_warps=num_warps)
+    elif _streamable(rows, block):
+        grid = (min(count, units(rows.device)),)
+        constants = {"HALF": block // 2, "STAGES": STREAM_STAGES, "num_warps": STREAM_WARPS}
+        _softmax_streamed[grid](*arguments, count, columns, **constants)
     elif tuned:
-        _softmax_long_tuned[(count,)](*arguments, columns)
+        _softmax_walked_tuned[(count,)](*arguments, columns)
     else:
-        _softmax_long[(count,)](*arguments, columns, CHUNK=CHUNK, num_warps=num_warps)
+        _softmax_walked[(count,)](*arguments, columns, CHUNK=CHUNK, num_warps=num_warps)
+
+
+def _streamable(rows: torch.Tensor, block: int) -> bool:
+    """Whether the rows under way fit beside what reductions need, and copies of 16 bytes can bring them."""
+    if not roomy(rows.device) or block > RESIDENT_PER_WARP * STREAM_WARPS or rows.stride(0) % 8:
+        return False
+    return (STREAM_STAGES - 1) * block * rows.element_size() + 4096 <= shared_bytes(rows.device)
 
 
 def softmax_backward(dy: torch.Tensor, y: torch.Tensor, *, num_warps: int = 8) -> torch.Tensor:
@@ -160,7 +203,7 @@ def softmax_backward(dy: torch.Tensor, y: torch.Tensor, *, num_warps: int = 8) -
     Args:
         dy: gradient of the output.
         y: (rows, columns), the output, contiguous.
-        num_warps: warps (wavefronts) of a program.
+        num_warps: warps (wavefronts) of a program; 16 for long rows.
 
     Returns:
         (rows, columns).
@@ -170,12 +213,15 @@ def softmax_backward(dy: torch.Tensor, y: torch.Tensor, *, num_warps: int = 8) -
     dx = torch.empty_like(y)
     block = triton.next_power_of_2(columns)
     arguments = (dy, y, dx, dy.stride(0))
-    if columns <= RESIDENT_PER_WARP // 2 * num_warps:  # two rows live
+    most = RESIDENT_PER_WARP if y.element_size() == 2 else RESIDENT_PER_WARP // 2
+    if columns > RESIDENT_PER_WARP // 2 * num_warps:
+        num_warps = 16
+    if columns <= most * num_warps:
         taken = max(1, 512 * num_warps // block)
         grid = (triton.cdiv(rows, taken),)
-        _softmax_backward_short[grid](*arguments, rows, columns, ROWS=taken, BLOCK=block, num_warps=num_warps)
+        _softmax_backward_resident[grid](*arguments, rows, columns, ROWS=taken, BLOCK=block, num_warps=num_warps)
     else:
-        _softmax_backward_long[(rows,)](*arguments, columns, CHUNK=CHUNK, num_warps=num_warps)
+        _softmax_backward_walked[(rows,)](*arguments, columns, CHUNK=CHUNK, num_warps=num_warps)
     return dx
 
 
@@ -202,7 +248,7 @@ def softmax(x: torch.Tensor, *, num_warps: int = 8, tuned: bool = False) -> torc
 
     Args:
         x: (…, columns), last axis contiguous; float32, float16 or bfloat16.
-        num_warps: warps (wavefronts) of a program.
+        num_warps: warps (wavefronts) of a program; rows that are streamed take 16.
         tuned: choose warps and chunks by trial, forward.
 
     Returns:
@@ -233,6 +279,13 @@ def work(shape: tuple[int, ...], dtype: str) -> Work:
     return Work(fused_bytes=2 * n * size, unfused_bytes=(8 * n + 4 * rows) * size, flops=5 * n)
 
 
+def backward_work(shape: tuple[int, ...], dtype: str) -> Work:
+    """Bytes and operations of the gradients, derived in the module's docstring."""
+    rows, columns = shape
+    n, size = rows * columns, DTYPE_BYTES[dtype]
+    return Work(fused_bytes=3 * n * size, unfused_bytes=(18 * n + 4 * rows) * size, flops=4 * n)
+
+
 case = KernelCase(
     name="softmax",
     fused=softmax,
@@ -240,6 +293,7 @@ case = KernelCase(
     # Down to exp(-8): a row's sum of 131072 terms stays within float16 in the unfused chain.
     inputs=lambda make, shape, dtype: {"x": make.uniform(shape, dtype, low=-4.0, high=4.0)},
     work=work,
+    backward_work=backward_work,
     shapes=((4096, 4096), (1024, 32768), (8192, 32768), (512, 131072), (1024, 50257)),
     small_shapes=((4, 4096), (2, 32768), (2, 50257), (4, 1000)),
     dtypes=("float32", "float16", "bfloat16"),

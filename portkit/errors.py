@@ -6,6 +6,7 @@
     ├── CatalogError             a targets file is wrong, or a target is unknown
     ├── ReportError              a report can't be read or written
     ├── BinaryError              a cubin or hsaco can't be read
+    ├── VectorsError             a file of recorded instruction results can't be used
     ├── HostError                this host lacks something a run needs
     └── WorkerError              a worker process did not answer as it must
 
@@ -58,6 +59,10 @@ class ReportError(PortkitError):
 
 class BinaryError(PortkitError):
     """A cubin or hsaco is damaged, of another kind, or lacks the kernel."""
+
+
+class VectorsError(PortkitError):
+    """A file of recorded instruction results is missing, damaged, or of another version or architecture."""
 
 
 class HostError(PortkitError):

@@ -293,6 +293,11 @@ class KernelCase:
     strided_inputs: tuple[str, ...] = ()  # inputs of two axes or more whose rows may lie apart
     family_gaps: Mapping[str, str] = field(default_factory=dict)  # input family → why it does not apply
     baselines: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # beside eager and compile: see docs
+    backward_work: Callable[[Shape, str], Work] | None = None  # of the gradients alone; None: not known
+
+    def work_model(self, direction: Direction) -> Callable[[Shape, str], Work] | None:
+        """The work model of one direction; None where the case has none for it."""
+        return self.work if direction is Direction.FORWARD else self.backward_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -570,6 +575,7 @@ class Launch:
     binary_hash: str  # of the bytes of cubin or hsaco
     limits_broken: tuple[str, ...] = ()  # each in words: "shared memory 131072 B > 101376 B"
     lacks: tuple[str, ...] = ()  # what the source asked for and the binary provably has not, each in words
+    ignored: tuple[str, ...] = ()  # hints of the source that the compiler did without, each in words
     trial: bool = False  # made by an autotuner to choose among configurations
     forward: bool = False  # made by the forward pass of a backward cell, whose figures leave it out
     count: int = 1  # times that one call makes it, all alike
@@ -951,6 +957,8 @@ class Header:
     host: Host
     targets: tuple[str, ...] = ()  # in the plan's order, which tables keep
     failures: Mapping[str, str] = field(default_factory=dict)  # kernel without rows → why its file can't be used
+    modes: tuple[str, ...] = ()  # of timing that were asked for, beside the two clocks
+    baselines: tuple[str, ...] | None = None  # that were asked for; None: those of the tier
     schema: int = SCHEMA_VERSION
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from portkit.baselines.library import LIGER
 
-__all__ = ["LIGER", "add_rms_norm", "silu_and_mul", "softmax"]
+__all__ = ["LIGER", "add_rms_norm", "linear_cross_entropy", "silu_and_mul", "softmax"]
 
 
 @LIGER.call()
@@ -36,3 +36,18 @@ def add_rms_norm(x: Any, residual: Any, weight: Any, eps: float = 1e-6) -> Any:
     )
 
     return LigerFusedAddRMSNormFunction.apply(x, residual, weight, eps)
+
+
+@LIGER.call()
+def linear_cross_entropy(hidden: Any, weight: Any, target: Any) -> Any:
+    """Cross-entropy of hidden weightᵀ (rows, classes) with a class in each row, by row; 0 where it is -100.
+
+    The logits are made in chunks of rows. Where a gradient is wanted it is made in the same pass.
+    """
+    from liger_kernel.ops.fused_linear_cross_entropy import (  # noqa: PLC0415 - where it is installed
+        LigerFusedLinearCrossEntropyFunction,
+    )
+
+    bias = class_weights = None
+    options = (-100, 0.0, 0.0, "none")  # ignored class, z-loss, smoothing, reduction
+    return LigerFusedLinearCrossEntropyFunction.apply(hidden, weight, target, bias, class_weights, *options)[0]

@@ -71,6 +71,8 @@ def add_rms_norm(
 def attention(backend: str, *, causal: bool = False) -> LibraryCall:
     """``scaled_dot_product_attention`` of ``query``, ``key`` and ``value``, held to one backend.
 
+    Operands are (…, heads, length, dim); keys and values may have fewer heads, shared evenly (PyTorch 2.5 and later).
+
     Args:
         backend: a name of ``torch.nn.attention.SDPBackend``: ``FLASH_ATTENTION``,
             ``EFFICIENT_ATTENTION``, ``CUDNN_ATTENTION`` or ``MATH``. One that refuses the
@@ -82,8 +84,9 @@ def attention(backend: str, *, causal: bool = False) -> LibraryCall:
     def call(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415 - PyTorch 2.3 and later
 
+        grouped = {"enable_gqa": True} if query.shape[-3] != key.shape[-3] else {}
         with sdpa_kernel(getattr(SDPBackend, backend)):
-            out: torch.Tensor = functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+            out: torch.Tensor = functional.scaled_dot_product_attention(query, key, value, is_causal=causal, **grouped)
         return out
 
     return call

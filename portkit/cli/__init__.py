@@ -19,11 +19,14 @@ from portkit.errors import PortkitError
 
 COMMANDS = {
     "doctor": "What this host can do, and each gap with its remedy.",
+    "emulate": "Hold the instruction emulator against results that a GPU recorded.",
     "explain": "What a finding means: why, what it costs, what to change.",
     "findings": "What differs between targets, why, what it costs and what to change.",
     "gate": "Fail where a kernel became slower or worse than in a baseline.",
     "merge": "Merge reports of any number of hosts into one table.",
+    "new": "A kernel case that works, with its test, to write one's own into.",
     "occupancy": "Theoretical occupancy of a configuration on a target.",
+    "selftest": "Test this host's GPU against what portkit says of it.",
     "targets": "The catalogue of GPUs.",
 }
 """Name of each subcommand (module ``portkit.cli.<name>``) → its line in the help."""

@@ -122,8 +122,9 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
 
     Every selected target gets a ``compiled`` cell, one that is present also a
     ``measured`` cell. Each target whose machine code is emulated gets one
-    ``emulated`` cell, and the interpreter one ``interpreted`` cell, for each small
-    shape, with the first variant. Excluded cells stay, with their reason.
+    ``emulated`` cell for each small shape and variant. The interpreter, to which
+    variants are hardly different, gets one ``interpreted`` cell for each small shape,
+    with the first variant. Excluded cells stay, with their reason.
 
     Args:
         matrix: as :func:`portkit.plan.matrix.read_matrix` returns it.
@@ -189,11 +190,11 @@ class _Gpus:
     present: frozenset[str]
     emulated: frozenset[str]
 
-    @property
-    def on_small_shapes(self) -> tuple[tuple[str, Evidence], ...]:
-        """Those that run small shapes, and with which evidence."""
-        emulated = [(name, Evidence.EMULATED) for name in self.chosen if name in self.emulated]
-        return (*emulated, *[(INTERPRETER, Evidence.INTERPRETED)] * (INTERPRETER in self.chosen))
+    def on_small_shapes(self, variants: Sequence[str]) -> tuple[tuple[str, str, Evidence], ...]:
+        """Variant, target and evidence of what runs on each small shape."""
+        emulated = [name for name in self.chosen if name in self.emulated]
+        interpreted = [(variants[0], INTERPRETER, Evidence.INTERPRETED)] * (INTERPRETER in self.chosen)
+        return (*[(variant, name, Evidence.EMULATED) for variant, name in product(variants, emulated)], *interpreted)
 
 
 def _count(kernel: _Kernel, tier: str, gpus: _Gpus) -> int:
@@ -201,7 +202,7 @@ def _count(kernel: _Kernel, tier: str, gpus: _Gpus) -> int:
     grid = kernel.tiers[tier]
     large = sum(1 + (name in gpus.present) for name in gpus.chosen if name != INTERPRETER)
     built = len(grid.shapes) * len(grid.variants) * large
-    small = len(kernel.small_shapes) * len(gpus.on_small_shapes)
+    small = len(kernel.small_shapes) * len(gpus.on_small_shapes(grid.variants))
     return len(grid.directions) * len(grid.dtypes) * (built + small)
 
 
@@ -345,8 +346,9 @@ def _points(kernel: _Kernel, tier: str, gpus: _Gpus) -> Iterator[tuple[Cell, Evi
             yield cell, Evidence.COMPILED
             if target in gpus.present:
                 yield cell, Evidence.MEASURED
-        for shape, dtype, (target, evidence) in product(kernel.small_shapes, grid.dtypes, gpus.on_small_shapes):
-            yield Cell(kernel.name, direction, shape, dtype, grid.variants[0], target), evidence
+        small = gpus.on_small_shapes(grid.variants)
+        for shape, dtype, (variant, target, evidence) in product(kernel.small_shapes, grid.dtypes, small):
+            yield Cell(kernel.name, direction, shape, dtype, variant, target), evidence
 
 
 class _Rules:
@@ -434,11 +436,12 @@ def _check_rules(matrix: Matrix, kernels: Sequence[_Kernel], emulatable: Collect
 def _selects(select: Selector, kernel: _Kernel, targets: Sequence[str], emulatable: Collection[str]) -> bool:
     gpu = Evidence.COMPILED, Evidence.MEASURED
     first_variants = {grid.variants[0] for grid in kernel.tiers.values()}
-    small = replace(kernel.whole, shapes=kernel.small_shapes, variants=tuple(first_variants))
+    emulated = replace(kernel.whole, shapes=kernel.small_shapes)
+    interpreted = replace(emulated, variants=tuple(first_variants))
     return select.kernel in (None, kernel.name) and (
         _within(select, targets, gpu, kernel.whole)
-        or _within(select, [name for name in targets if name in emulatable], [Evidence.EMULATED], small)
-        or _within(select, [INTERPRETER], [Evidence.INTERPRETED], small)
+        or _within(select, [name for name in targets if name in emulatable], [Evidence.EMULATED], emulated)
+        or _within(select, [INTERPRETER], [Evidence.INTERPRETED], interpreted)
     )
 
 

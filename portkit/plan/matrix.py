@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from portkit.document import Document, Kind, display_name, dotted, read_document
 from portkit.errors import MatrixError, nearest
 from portkit.model import (
     INTERPRETER,
@@ -23,7 +24,6 @@ from portkit.model import (
     Selector,
     Status,
 )
-from portkit.plan.document import Document, display_name, dotted, read_document
 from portkit.plan.matrix_format import (
     AxesFormat,
     ExpectFormat,
@@ -36,6 +36,9 @@ FULL = "full"
 """The tier that every matrix has: all axes of all kernels, unless the file narrows it."""
 
 
+_MATRIX = Kind("matrix file", MatrixError, "`kernels:` and `targets:`")
+
+
 def read_matrix(path: Path) -> Matrix:
     """Read and check a matrix file.
 
@@ -45,7 +48,7 @@ def read_matrix(path: Path) -> Matrix:
     Raises:
         MatrixError: the first mistake of the file, with its line, key and remedy.
     """
-    document = read_document(path)
+    document = read_document(path, _MATRIX)
     matrix_file = _validated(document)
     _check_names(matrix_file, document)
     return _matrix(matrix_file, document, path)

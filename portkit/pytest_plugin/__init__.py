@@ -85,6 +85,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "here (auto), also those with one (all), none (off) (%(default)s)",
     )
     group.addoption(
+        "--portkit-emulate-budget",
+        metavar="N",
+        help="lane-instructions that one emulated launch may take, such as 500M or 2G (1G)",
+    )
+    group.addoption(
         "--portkit-probe",
         metavar="HOW",
         choices=("cached", "fresh", "off"),

@@ -26,7 +26,7 @@ from portkit.run.counters.taking import Choice
 from portkit.run.devices import parse_devices
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Limits
-from portkit.run.limits import check_seconds, parse_memory, parse_stages
+from portkit.run.limits import check_seconds, parse_lane_instructions, parse_memory, parse_stages
 from portkit.run.progress import LiveLine, PlainLines, summary
 from portkit.run.resume import find_report
 from portkit.run.session import Session
@@ -51,19 +51,25 @@ def pytest_configure(config: pytest.Config) -> None:
             "portkit spreads cells over the cores itself: drop -n / --numprocesses, --dist and --tx"
         )
     config.args = _matrix_arguments(config)
-    if config.option.collectonly:
-        return
     with _usage_errors():
+        limits = _check_options(config)
+        if config.option.collectonly:
+            return
         if name := config.getoption("portkit_resume"):
             config.stash[RESUMED] = read_report(find_report(_folder(config), name))
-        _wait(config)  # a wrong one is told before anything starts
-        parse_modes(config.getoption("portkit_modes"))
-        parse_devices(config.getoption("portkit_devices"))
-        session = Session(_limits(config))
+        session = Session(limits)
     config.stash[INTERRUPTIONS] = interruptions = Interruptions()
     interruptions.install()
     config.stash[SESSION] = session
     session.prestart()
+
+
+def _check_options(config: pytest.Config) -> Limits:
+    """Tell of a wrong one before anything starts."""
+    _wait(config)
+    parse_modes(config.getoption("portkit_modes"))
+    parse_devices(config.getoption("portkit_devices"))
+    return _limits(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -85,7 +91,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """The cells are chosen: open the report."""
     config = session.config
     items = [item for item in session.items if isinstance(item, CellItem) and not item.get_closest_marker("skip")]
-    if not items or config.option.collectonly:
+    if not items:
+        return
+    baselines = _baselines(config)
+    if config.option.collectonly:
         return
     resumed = config.stash.get(RESUMED, None)
     choices = Choices(
@@ -94,10 +103,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         same_device=config.getoption("portkit_same_device"),
         wait_seconds=_wait(config),
         sanitize=config.getoption("portkit_sanitize"),
-        modes=parse_modes(config.getoption("portkit_modes")),
+        modes=parse_modes(config.getoption("portkit_modes")) or (resumed.header.modes if resumed else ()),
         shared_device=config.getoption("portkit_shared_device"),
         probing=config.getoption("portkit_probe"),
-        baselines=_baselines(config),
+        baselines=resumed.header.baselines if resumed and baselines is None else baselines,
         counters=Choice(config.getoption("portkit_counters")),
         count_all=config.getoption("portkit_count_all"),
         limits=_limits(config),
@@ -331,8 +340,10 @@ def _folder(config: pytest.Config) -> Path:
 def _limits(config: pytest.Config) -> Limits:
     limits = default_limits(config.getoption("portkit_cell_seconds"))
     limits = replace(limits, stage_seconds=parse_stages(config.getoption("portkit_limit")))
-    memory = config.getoption("portkit_memory")
-    return replace(limits, memory_bytes=parse_memory(memory)) if memory else limits
+    if memory := config.getoption("portkit_memory"):
+        limits = replace(limits, memory_bytes=parse_memory(memory))
+    budget = config.getoption("portkit_emulate_budget")
+    return replace(limits, lane_instructions=parse_lane_instructions(budget)) if budget else limits
 
 
 @contextmanager

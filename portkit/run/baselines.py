@@ -228,6 +228,8 @@ class _Trial:
     def _note_writes(self, own: Mapping[str, Any]) -> None:
         before = dict(named_tensors(self.done.inputs))
         for place, tensor in named_tensors(own):  # a copy of rows that lie apart has them together
+            if tensor.shape != before[place].shape:
+                raise ValueError(f"resizes its input {place}: {tuple(before[place].shape)} → {tuple(tensor.shape)}")
             if not same_bits(tensor.contiguous(), before[place].contiguous()):
                 self.writes.add(_input_of(place))
 

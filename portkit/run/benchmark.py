@@ -200,7 +200,7 @@ class Run:
         self._locks = hold_devices(self._devices, choices.wait_seconds)
         try:
             self.uses = check_alone(self._devices, shared=choices.shared_device, wait_seconds=choices.wait_seconds)
-            self.journal = self._open(choices, _header(prepared, cells))
+            self.journal = self._open(choices, _header(prepared, cells, choices))
         except BaseException:
             self._locks.close()
             raise
@@ -370,6 +370,7 @@ class Run:
             sanitize=self._sanitize,
             modes=self._modes,
             baselines=baselines,
+            lane_instructions=self._limits.lane_instructions,
         )
         for found in self._session.results(chains, self._watch, self._probes(left)):
             if isinstance(found, DeviceProbe):
@@ -510,7 +511,7 @@ def _known(catalog: Catalog, devices: Sequence[Device]) -> Iterator[Target]:
         )
 
 
-def _header(prepared: Prepared, cells: Sequence[PlannedCell]) -> Header:
+def _header(prepared: Prepared, cells: Sequence[PlannedCell], choices: Choices) -> Header:
     path = Path(prepared.matrix.path)
     return Header(
         run_id=new_run_id(),
@@ -524,6 +525,8 @@ def _header(prepared: Prepared, cells: Sequence[PlannedCell]) -> Header:
         host=prepared.introspection.host,
         targets=tuple(dict.fromkeys(planned.cell.target for planned in cells)),
         failures={name: _brief(error) for name, error in prepared.failures.items()},
+        modes=choices.modes,
+        baselines=choices.baselines,
     )
 
 

@@ -32,6 +32,7 @@ from portkit.model import Build, Launch, Occupancy, Outcome, Resources, Target, 
 from portkit.run.absent import AbsentDriver
 from portkit.run.binaries import read_resources
 from portkit.run.grids import Grid, broken_grid, whole
+from portkit.run.hints import ignored_hints
 from portkit.run.loaded import ask_driver
 from portkit.run.miscompiled import missing_parts
 from portkit.run.shim import Answers, ClaimDevice, LaunchRefusedError
@@ -206,6 +207,7 @@ class Recorder:
             compile_seconds=self.compile_seconds.get(kernel.hash),
             binary_hash=hashlib.sha256(kernel.kernel).hexdigest()[:16],
             lacks=missing_parts(kernel.asm, kernel.kernel),
+            ignored=ignored_hints(kernel.asm),
             limits_broken=broken_limits(arch, **needs),
             signals=read_signals(arch.platform, kernel.asm),
             loaded=ask_driver(kernel, self.target, resources.threads_per_block) if self.loads else None,

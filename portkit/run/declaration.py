@@ -58,6 +58,7 @@ def declare(case: KernelCase, source: CaseSource) -> CaseDeclaration:
     check.inputs_by_name()
     check.verdict_rules()
     check.baselines()
+    check.backward_work()
     check.work()
     check_executed(source)
     return CaseDeclaration(
@@ -193,21 +194,33 @@ class _Check:
             if rule.margin is None and rule.band is not None:
                 raise self.wrong("discrete", f"output {position} has a band but no margin", "give the margin function")
 
-    def work(self) -> None:
-        for shape, dtype in product((*self.case.shapes, *self.case.small_shapes), self.case.dtypes):
-            self._work(shape, dtype, self._call("work", self.case.work, shape, dtype))
+    def backward_work(self) -> None:
+        if self.case.backward_work is None:
+            return
+        if not callable(self.case.backward_work):
+            raise self.wrong("backward_work", "is no function", "give a function, or leave it out")
+        if Direction.BACKWARD not in self.case.directions:
+            raise self.wrong("backward_work", "is of a case without gradients", "add portkit.Direction.BACKWARD")
 
-    def _work(self, shape: Shape, dtype: str, work: Any) -> None:
+    def work(self) -> None:
+        shapes = (*self.case.shapes, *self.case.small_shapes)
+        for field, model in (("work", self.case.work), ("backward_work", self.case.backward_work)):
+            if model is None:
+                continue
+            for shape, dtype in product(shapes, self.case.dtypes):
+                self._work(field, shape, dtype, self._call(field, model, shape, dtype))
+
+    def _work(self, field: str, shape: Shape, dtype: str, work: Any) -> None:
         where = f"for {shape} and {dtype}"
         if not isinstance(work, Work):
-            raise self.wrong("work", f"gives {work!r} {where}", "return a portkit.Work")
+            raise self.wrong(field, f"gives {work!r} {where}", "return a portkit.Work")
         numbers = {name: getattr(work, name) for name in ("fused_bytes", "unfused_bytes", "flops")}
         for name, value in numbers.items():
             if type(value) is not int or value < (0 if name == "flops" else 1):
-                raise self.wrong("work", f"gives {name}={value!r} {where}", "return positive whole numbers")
+                raise self.wrong(field, f"gives {name}={value!r} {where}", "return positive whole numbers")
         if work.fused_bytes > work.unfused_bytes:
             raise self.wrong(
-                "work",
+                field,
                 f"gives more bytes fused ({work.fused_bytes}) than unfused ({work.unfused_bytes}) {where}",
                 "count what must move: the unfused chain reads every input and writes every output too",
             )

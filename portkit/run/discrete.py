@@ -40,9 +40,20 @@ class DiscreteRule:
             return None
         return float((self.margin <= self.band).sum()) / int(self.margin.numel())
 
-    def wrong(self, result: torch.Tensor, reference: torch.Tensor) -> tuple[float, int]:
-        """Share of the elements that are wrong, and the first of them in the flattened output."""
-        flat, wanted = (codes(result).reshape(-1), codes(reference.to(result.dtype)).reshape(-1))
+    def wrong(
+        self, result: torch.Tensor, reference: torch.Tensor, among: torch.Tensor | None = None
+    ) -> tuple[float, int]:
+        """Share of the elements that are wrong, and the first of them in the flattened output.
+
+        Args:
+            result: of the fused function.
+            reference: of the unfused chain in float64.
+            among: which elements are looked at; None: all.
+        """
+        reference = reference.to(result.dtype)
+        flat, wanted = codes(result).reshape(-1), codes(reference).reshape(-1)
+        if among is not None:
+            wanted = torch.where(among.reshape(-1), wanted, flat)
         margin = None if self.margin is None else self.margin.reshape(-1)
         count, first_wrong = 0, -1
         for first in range(0, flat.numel(), _CHUNK):

@@ -26,15 +26,13 @@ from portkit.run.capture import DryLaunch, Recorder, capture
 from portkit.run.classify import classify, describe, failing_line
 from portkit.run.evaluate import RUNS, Evaluation, Runner, StageFailed, evaluate, work_of
 from portkit.run.launch_values import launch_values
+from portkit.run.limits import BUDGET_OPTION, LANE_INSTRUCTIONS
 from portkit.run.shim import Answers, ClaimDevice
 from portkit.run.verify import worst_outcome
 
-BUDGET = 1_000_000_000
-"""Lane-instructions of one launch; more is refused, since it would take minutes."""
-
 NULLS = {"timing": "emulated: time is not modelled", "counters": "emulated: nothing is counted"}
 
-_ORDERS = (Order.CONVERGED, Order.REVERSE, Order.SEEDED)
+_ORDERS = (Order.CONVERGED, Order.SEEDED, Order.SEEDED)
 """Orders of the first calls in turn; later ones take the first, which is the fastest."""
 
 _ORDER_DEPENDENT = Outcome(
@@ -60,6 +58,7 @@ class Emulator:
     """Executes the launches of one cell after another, and keeps what was found in them."""
 
     target: Target
+    budget: int = LANE_INSTRUCTIONS  # lane-instructions of one launch
     calls: int = 0  # of the fused function so far
     launches: int = 0
     lane_instructions: int = 0
@@ -105,7 +104,7 @@ class Emulator:
             launch_values(kernel.src.signature, arguments),
             waves=meta.num_warps,
             shared_bytes=meta.shared,
-            options=Options(order=self._order(), seed=self.calls, budget=BUDGET),
+            options=Options(order=self._order(), seed=self.calls, budget=self.budget),
         )
 
     def _order(self) -> Order:
@@ -115,7 +114,8 @@ class Emulator:
         """Keep what was found; it ends a call that did not run to its end, and that of a family, which has one line."""
         if done.outcome.status is Status.PASSED:
             return
-        outcome = replace(done.outcome, message=f"{name}: {done.outcome.message}")
+        remedy = f"; {BUDGET_OPTION} allows more" if done.over_budget else ""
+        outcome = replace(done.outcome, message=f"{name}: {done.outcome.message}{remedy}")
         if done.counts.workgroups < workgroups or self.calls > RUNS:
             self.end(outcome)
         self.found.append(outcome)
@@ -182,9 +182,18 @@ class _Launches:
         return build
 
 
-def emulate_from_here(recorder: Recorder, answers: Answers, mode: ClaimDevice) -> Emulator:
-    """From here on, every launch in this process is executed by the instruction interpreter."""
-    emulator = Emulator(recorder.target)
+def emulate_from_here(
+    recorder: Recorder, answers: Answers, mode: ClaimDevice, budget: int = LANE_INSTRUCTIONS
+) -> Emulator:
+    """From here on, every launch in this process is executed by the instruction interpreter.
+
+    Args:
+        recorder: of the launches.
+        answers: to what host code asks of the target.
+        mode: that claims the target for tensors.
+        budget: lane-instructions of one launch; one of more is refused.
+    """
+    emulator = Emulator(recorder.target, budget)
     capture(recorder, answers, mode, launch=lambda kernel: _EmulatedLaunch(kernel, mode, emulator, recorder))
     return emulator
 

@@ -96,14 +96,15 @@ def evaluate(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> Eval
 
 
 def work_of(case: KernelCase, cell: Cell) -> tuple[Work | None, dict[str, str]]:
-    """The work of a forward cell; for a gradient, or where its model raises, none, and the reason as a null.
+    """The work of a cell's direction; where the case has no model of it or it raises, none, and the reason as a null.
 
     A verdict needs no work model, so the cell's status does not change.
     """
-    if cell.direction is Direction.BACKWARD:
-        return None, {"work": "the case's work model is that of the forward pass"}
+    model = case.work_model(cell.direction)
+    if model is None:
+        return None, {"work": "the case has no backward_work, and its work model is that of the forward pass"}
     try:
-        work = case.work(cell.shape, cell.dtype)
+        work = model(cell.shape, cell.dtype)
     except Exception as error:
         return None, {"work": f"the case's work model raised {describe(error)} at {failing_line(error)}"}
     if not isinstance(work, Work):

@@ -25,10 +25,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
+
+Flags: TypeAlias = NDArray[np.bool_]
 
 BAND = 1 << 16
 """Bytes of each band; a multiple of 512, the alignment of CUDA's and HIP's allocators."""
@@ -52,13 +56,20 @@ _FILLED = frozenset(
 """What returns fresh memory with values."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Allocation:
     name: str  # of an input; otherwise dtype and shape
     buffer: torch.Tensor  # bytes, bands included
     size: int  # bytes between the bands
     word: int  # of the poison
-    fresh: bool = False  # from ``empty`` and its kin: nobody has written to it when the code gets it
+    fresh: bool = False  # from ``empty`` and its kin, and not wholly written to yet
+    written: Flags | None = None  # of fresh memory, by byte; None: none that is known
+
+    def written_flags(self) -> Flags:
+        """Which bytes are known to be written; not a copy."""
+        if self.written is None:
+            self.written = np.zeros(self.size, np.bool_)
+        return self.written
 
     def bands(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Bytes before and after."""
@@ -82,6 +93,8 @@ class Guards(TorchDispatchMode):
     ) -> Any:
         """Run an operation; what it allocated moves between bands."""
         out = func(*args, **(kwargs or {}))
+        if func._schema.is_mutable:
+            _note_writes(func, args, kwargs or {})
         packet = func.overloadpacket
         if (packet not in _FRESH and packet not in _FILLED) or not _movable(out):
             return out
@@ -135,13 +148,39 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
     return (BAND, BAND + allocation.size) if allocation else (0, storage.nbytes())
 
 
-def is_unwritten(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's memory is from ``empty`` or its kin, and nothing of it has been written to yet."""
+def written_bytes(tensor: torch.Tensor) -> Flags | None:
+    """Which bytes of a tensor's :func:`extent` somebody has written to; None where all are. On the CPU only.
+
+    Memory from ``empty`` and its kin begins unwritten. PyTorch's writes show, as operations or as poison that is
+    gone; those of an emulated kernel its launch marks in the array that this returns.
+    """
     allocation = _LIVE.get(tensor.untyped_storage().data_ptr())
     if allocation is None or not allocation.fresh:
-        return False
-    words = allocation.buffer[BAND : BAND + allocation.size // 2 * 2].view(torch.int16)
-    return bool((words == allocation.word - (1 << 16)).all())
+        return None
+    words = allocation.buffer[BAND : BAND + allocation.size + allocation.size % 2].numpy().view("<u2")
+    flags = allocation.written_flags()
+    flags |= np.repeat(words != allocation.word, 2)[: allocation.size]
+    allocation.fresh = not flags.all()
+    return flags if allocation.fresh else None
+
+
+def _note_writes(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Of an operation that has written to some of its arguments, single tensors or lists."""
+    arguments = func._schema.arguments
+    given = {**{each.name: value for each, value in zip(arguments, args, strict=False)}, **kwargs}
+    written = (given.get(each.name) for each in arguments if each.is_write)
+    for value in written:
+        for tensor in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(tensor, torch.Tensor) and tensor.numel() and tensor.layout is torch.strided:
+                _note_write(tensor)
+
+
+def _note_write(tensor: torch.Tensor) -> None:
+    """An operation of PyTorch wrote to a tensor; what lies between its strided rows counts as written too."""
+    allocation = _LIVE.get(tensor.untyped_storage().data_ptr())
+    if allocation is not None and allocation.fresh:
+        start = tensor.storage_offset() * tensor.element_size() - BAND
+        allocation.written_flags()[start : start + _extent(tensor) * tensor.element_size()] = True
 
 
 _LIVE: weakref.WeakValueDictionary[int, _Allocation] = weakref.WeakValueDictionary()

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from portkit.model import Baseline, CaseSource, Cell, CellResult, Device, DeviceProbe, Evidence, Stage, Target
 from portkit.plan.baselines import EAGER
-from portkit.run.limits import CELL_SECONDS, STAGE_SECONDS
+from portkit.run.limits import CELL_SECONDS, LANE_INSTRUCTIONS, STAGE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Job:
     sanitize: bool = False  # run small shapes of measured cells under compute-sanitizer
     modes: tuple[str, ...] = ()  # of timing, beside the two clocks
     baselines: tuple[str, ...] = (EAGER,)  # of measured cells, in the order of the samples
+    lane_instructions: int = LANE_INSTRUCTIONS  # of one launch of an emulated cell, at most
     given_up: Mapping[Cell, Mapping[str, Baseline]] = field(default_factory=dict)  # baselines that ended a process
 
 
@@ -40,6 +41,7 @@ class Limits:
     workers: int  # processes at a time
     cell_seconds: float = CELL_SECONDS  # one cell, all stages together
     stage_seconds: Mapping[Stage, float] = field(default_factory=lambda: dict(STAGE_SECONDS))  # of compile: one kernel
+    lane_instructions: int = LANE_INSTRUCTIONS  # of one launch of an emulated cell
     memory_bytes: int | None = None  # resident memory of a worker that has no device; None: no limit
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from portkit.emulate import Pointer, Value
-from portkit.run.guards import extent, is_unwritten
+from portkit.run.guards import extent, written_bytes
 
 
 def launch_values(signature: Mapping[str, Any], arguments: Iterable[Any]) -> list[Value]:
@@ -69,10 +69,11 @@ def _descriptor(name: str, given: Any) -> Iterator[Value]:
 def pointer(name: str, tensor: torch.Tensor) -> Pointer:
     """A tensor's address within the memory that the code has, without guard bands.
 
-    Memory from ``empty`` that nobody has written to yet is marked so.
+    Bytes from ``empty`` that nobody has written to yet are marked so, and those that the launch writes no longer.
     """
     first, last = extent(tensor)
     start = tensor.untyped_storage().data_ptr()
     raw = (ctypes.c_uint8 * max(last - first, 0)).from_address(start + first)
     offset = tensor.storage_offset() * tensor.element_size() - first
-    return Pointer(np.frombuffer(raw, np.uint8), offset, written=not is_unwritten(tensor), name=name)
+    written = written_bytes(tensor)
+    return Pointer(np.frombuffer(raw, np.uint8), offset, written=True if written is None else written, name=name)

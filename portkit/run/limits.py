@@ -38,6 +38,11 @@ DEVICE_SECONDS: Final = 60.0
 MEMORY_BYTES: Final = 8 * GIB
 """Resident memory of one worker; less on a small host, see :func:`default_memory`."""
 
+LANE_INSTRUCTIONS: Final = 1_000_000_000
+"""Of one emulated launch: lanes of all waves × instructions. More would take minutes."""
+
+BUDGET_OPTION: Final = "--portkit-emulate-budget"
+
 _OPTION = "--portkit-limit"
 _UNITS: Final[Mapping[str, int]] = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -94,3 +99,20 @@ def parse_memory(text: str) -> int:
 def default_memory() -> int:
     """:data:`MEMORY_BYTES`, or three quarters of the memory of a host that has not much more."""
     return min(MEMORY_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4)
+
+
+_THOUSANDS: Final[Mapping[str, int]] = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def parse_lane_instructions(text: str) -> int:
+    """A number of lane-instructions such as ``2G``, ``500M`` or ``1000000``.
+
+    Raises:
+        HostError: no such number.
+    """
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*([KMGT]?)", text.strip(), re.IGNORECASE)
+    if match is None or float(match[1]) * _THOUSANDS[match[2].upper()] < 1:
+        raise HostError(
+            f"not a number of lane-instructions: {text!r}", place=BUDGET_OPTION, remedy="write one such as 2G"
+        )
+    return int(float(match[1]) * _THOUSANDS[match[2].upper()])

@@ -16,6 +16,7 @@ import torch
 from triton.runtime.errors import OutOfResources
 
 from portkit.model import (
+    Baseline,
     Build,
     Cell,
     CellResult,
@@ -40,13 +41,16 @@ from portkit.run.sanitize import Sanitized
 from portkit.run.timing.engine import Options, measure
 from portkit.run.timing.flush import flush_size
 from portkit.run.timing.places import at_places
-from portkit.run.timing.samples import FUSED
+from portkit.run.timing.samples import FUSED, Samples
 from portkit.run.timing.summary import summarize
 from portkit.run.tree import map_tensors
 from portkit.run.verify import worst_outcome
 
 Sanitize = Callable[[Cell, Shape], Sanitized]
 """Runs a cell on a small shape under memory and race checks."""
+
+IDLE = "a repeated call does nothing on the device: it returns what an earlier call made"
+"""Why a function that keeps its results is not timed."""
 
 _FAULTS = (
     "illegal memory access",
@@ -193,14 +197,29 @@ def _timed(judged: CellResult, case: KernelCase, done: Evaluation, tried: Tried,
         with torch.no_grad():
             places = at_places(lambda inputs: _functions(case, judged.cell, done, tried, inputs), done.inputs)
             samples = measure(places, options, open_monitor())
+        idle = _idle(samples)
     except SampleError:  # a baseline's, and no fault of the cell
         raise
     except Exception as error:
         outcome = device_failure(error, Stage.TIMING) or Outcome(Status.LAUNCH_ERROR, Stage.TIMING, describe(error))
-        return replace(judged, outcome=outcome, nulls={**judged.nulls, "timing": outcome.message})
+        return _untimed(judged, outcome)
+    if FUSED in idle:
+        return _untimed(judged, Outcome(Status.LAUNCH_ERROR, Stage.TIMING, IDLE))
+    if idle:
+        raise SampleError(idle[0], Baseline(Status.BASELINE_FAILED, IDLE))
     timing, nulls = summarize(samples)
     blobs = {**judged.blobs, "samples": samples.to_json()}
     return replace(judged, timing=timing, nulls={**judged.nulls, **nulls}, blobs=blobs)
+
+
+def _untimed(judged: CellResult, outcome: Outcome) -> CellResult:
+    return replace(judged, outcome=outcome, nulls={**judged.nulls, "timing": outcome.message})
+
+
+def _idle(samples: Samples) -> list[str]:
+    """Functions whose calls did nothing on the device, while those of others did."""
+    idle = [name for name, kernels in samples.kernels.items() if not any(kernels)]
+    return [] if len(idle) == len(samples.kernels) else idle
 
 
 def _functions(

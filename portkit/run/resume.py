@@ -94,6 +94,14 @@ def _plan_differences(then: Header, now: Header) -> Iterator[str]:
         yield _changed("tier", then.tier, now.tier)
     elif then.matrix_hash == now.matrix_hash and then.plan_hash != now.plan_hash:
         yield _other_cells(then, now)
+    if then.modes != now.modes:
+        yield _changed("modes of timing", then.modes, now.modes)
+    if then.baselines != now.baselines:
+        yield _changed("baselines", _asked(then), _asked(now))
+
+
+def _asked(header: Header) -> object:
+    return "those of the tier" if header.baselines is None else header.baselines
 
 
 def _other_cells(then: Header, now: Header) -> str:

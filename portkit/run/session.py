@@ -34,6 +34,7 @@ from portkit.model import (
     Target,
 )
 from portkit.run.jobs import AllDone, Chain, Finished, Job, Limits, Probed, Ready, Request, Started, Watch
+from portkit.run.limits import LANE_INSTRUCTIONS
 from portkit.run.probes import unprobed
 from portkit.run.processes import MARK, describe_exit, end_processes
 from portkit.run.scrub import tail
@@ -42,7 +43,7 @@ _MOST_FAILED_STARTS = 3
 _IDLE_SECONDS = 1.0
 
 
-def chains_for(
+def chains_for(  # noqa: PLR0913 (what jobs carry, by name)
     cells: Sequence[PlannedCell],
     sources: Mapping[str, CaseSource],
     targets: Mapping[str, Target],
@@ -51,6 +52,7 @@ def chains_for(
     sanitize: bool = False,
     modes: tuple[str, ...] = (),
     baselines: Mapping[str, tuple[str, ...]] | None = None,
+    lane_instructions: int = LANE_INSTRUCTIONS,
 ) -> tuple[Chain, ...]:
     """Group planned cells into jobs, and jobs of one architecture into chains.
 
@@ -70,7 +72,7 @@ def chains_for(
         job = Job(evidence, sources[case], tuple(group), target, places[name] if measured else (), sanitize=sanitize)
         if measured and baselines is not None:
             job = replace(job, baselines=baselines[case])
-        job = replace(job, modes=modes)
+        job = replace(job, modes=modes, lane_instructions=lane_instructions)
         served = target.architecture.name if target and not measured else name
         chains[evidence, case, served].append(job)
     return tuple(tuple(jobs) for jobs in chains.values())

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 import triton.runtime
 from triton.runtime.autotuner import Autotuner
 
+from portkit.model import KernelCase
 from portkit.run.absent import AbsentDriver
 from portkit.run.capture import Recorder, capture
 from portkit.run.shim import install
@@ -56,3 +58,14 @@ def under(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return run
+
+
+def claimed(mode: Mode, case: KernelCase) -> KernelCase:
+    """The case, whose every function that gets tensors finds them on the target, as on a device.
+
+    An unfused chain may ask, too: which 8-bit format there is, say.
+    """
+    margins = {
+        place: replace(rule, margin=rule.margin and under(mode, rule.margin)) for place, rule in case.discrete.items()
+    }
+    return replace(case, fused=under(mode, case.fused), reference=under(mode, case.reference), discrete=margins)

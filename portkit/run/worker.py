@@ -48,7 +48,7 @@ from portkit.run.pinned import device_answers, device_refusal, only_device
 from portkit.run.sanitize import Sanitized, sanitize_cell
 from portkit.run.scrub import scrub
 from portkit.run.shim import install
-from portkit.run.stand_in import for_interpreting, under
+from portkit.run.stand_in import claimed, for_interpreting, under
 from portkit.run.torch_settings import kept_settings
 
 RunCell = Callable[[Cell], CellResult]
@@ -143,10 +143,10 @@ def _emulator(job: Job, connection: Connection) -> Means:
         on_compile=lambda kernel: connection.send(Compiling(kernel, dict(answers.asked))),
         on_compiled=lambda: stages.enter(Stage.RUN),
     )
-    emulator = emulate_from_here(recorder, answers, mode)
+    emulator = emulate_from_here(recorder, answers, mode, job.lane_instructions)
     with mode:
         case = load_case(job.source)
-    case = emulator.counting(replace(case, fused=under(mode, case.fused)))
+    case = emulator.counting(claimed(mode, case))
     return Means(lambda cell: emulate_cell(case, cell, emulator, recorder, seed=job.seed))
 
 

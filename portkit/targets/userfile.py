@@ -16,16 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.constructor import DuplicateKeyError
-from ruamel.yaml.error import YAMLError
 
+from portkit.document import Document, Kind, read_document
 from portkit.errors import CatalogError, nearest
 from portkit.model import INTERPRETER, Architecture, Target
 from portkit.targets.tables import PEAKS, VENDORS, Sku, memory_bytes, without_brand
@@ -36,6 +32,8 @@ Figure = Annotated[float, Field(gt=0, le=1_000_000)]  # a hundred times what any
 
 RESERVED = ("all", INTERPRETER)
 """Names that have another meaning where targets are named."""
+
+_TARGETS = Kind("targets file", CatalogError, "`targets:`")
 
 
 class Entry(BaseModel):
@@ -87,96 +85,51 @@ def read_targets(path: Path, architectures: Mapping[str, Architecture], known: M
         CatalogError: the file can't be read, is no YAML, has a wrong, missing or
             doubled key, an unknown architecture, or a name that is taken.
     """
-    source = _Source(path, _parse(path))
+    document = read_document(path, _TARGETS)
     try:
-        file = File.model_validate(source.document)
+        file = File.model_validate(document.data)
     except ValidationError as error:
-        raise _mistake(source, error) from error
+        raise _mistake(document, error) from error
     for name, entry in file.targets.items():
-        _check_name(source, name, architectures)
-        _check_architecture(source, name, entry, architectures)
+        _check_name(document, name, architectures)
+        _check_architecture(document, name, entry, architectures)
         if name in known and not entry.replaces:
             remedy = "choose another name, or say replaces: true"
-            raise source.error(f"target {name!r} is known already", remedy, "targets", name)
+            raise _error(document, f"target {name!r} is known already", remedy, "targets", name)
     return {name: _sku(name, entry, architectures) for name, entry in file.targets.items()}
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A parsed file that knows the line of each key."""
-
-    path: Path
-    document: Any
-
-    def error(self, message: str, remedy: str, *keys: str | int) -> CatalogError:
-        """A mistake at ``file:line: dotted.key``, the line of the deepest key that the file has."""
-        line, node = 1, self.document
-        for key in keys:
-            if not isinstance(node, CommentedMap) or key not in node:
-                break
-            # a key that came through a merge (<<) has no line of its own
-            line, node = (node.lc.data or {}).get(key, [line - 1])[0] + 1, node[key]
-        dotted = ".".join(str(key) for key in keys)
-        return CatalogError(message, place=f"{self.path}:{line}" + (f": {dotted}" if dotted else ""), remedy=remedy)
+def _error(document: Document, message: str, remedy: str, *keys: str | int) -> CatalogError:
+    return CatalogError(message, place=document.place(keys), remedy=remedy)
 
 
-def _parse(path: Path) -> Any:
-    text = _text(path)
-    try:
-        return YAML(typ="rt").load(text)
-    except DuplicateKeyError as error:
-        key = str(error.problem).partition(" with value")[0]
-        raise CatalogError(key, place=_marked(path, error), remedy="keep one of the two") from error
-    except YAMLError as error:
-        problem = getattr(error, "problem", None) or str(error)
-        raise CatalogError(f"not YAML: {problem}", place=_marked(path, error), remedy="correct the syntax") from error
-    except Exception as error:  # the parser stumbles over wrong tags and odd keys in ways of its own
-        message, remedy = f"not YAML: {error}", "check tags, indentation, brackets and quotes"
-        raise CatalogError(message, place=str(path), remedy=remedy) from error
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CatalogError(f"not UTF-8: {error.reason}", place=str(path), remedy="save the file as UTF-8") from error
-    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
-        message = f"can't read the targets file: {getattr(error, 'strerror', None) or error}"
-        raise CatalogError(message, place=str(path), remedy="name a file that exists and is readable") from error
-
-
-def _marked(path: Path, error: YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    return f"{path}:{mark.line + 1}" if mark else str(path)
-
-
-def _mistake(source: _Source, error: ValidationError) -> CatalogError:
+def _mistake(document: Document, error: ValidationError) -> CatalogError:
     first = error.errors()[0]
     keys = tuple(key for key in first["loc"] if key != "[key]")
     if first["type"] == "extra_forbidden":
         known = Entry.model_fields if len(keys) > 1 else File.model_fields
-        return source.error(f"unknown key {str(keys[-1])!r}", nearest(str(keys[-1]), known), *keys)
+        return _error(document, f"unknown key {str(keys[-1])!r}", nearest(str(keys[-1]), known), *keys)
     if first["type"] == "missing":
-        return source.error(f"key {str(keys[-1])!r} is missing", f"add {keys[-1]}", *keys)
+        return _error(document, f"key {str(keys[-1])!r} is missing", f"add {keys[-1]}", *keys)
     remedy = "docs/targets.md has the keys and their types"
-    return source.error(f"{first['msg']}, got {first['input']!r}", remedy, *keys)
+    return _error(document, f"{first['msg']}, got {first['input']!r}", remedy, *keys)
 
 
-def _check_name(source: _Source, name: str, architectures: Mapping[str, Architecture]) -> None:
+def _check_name(document: Document, name: str, architectures: Mapping[str, Architecture]) -> None:
     if not re.fullmatch(r"[a-z0-9]*[a-z][a-z0-9]*", name):
-        raise source.error(
-            f"{name!r} is no target name", "use lower-case letters and digits, such as h20", "targets", name
+        raise _error(
+            document, f"{name!r} is no target name", "use lower-case letters and digits, such as h20", "targets", name
         )
     if name in RESERVED:
-        raise source.error(f"{name!r} is a reserved name", "choose another name", "targets", name)
+        raise _error(document, f"{name!r} is a reserved name", "choose another name", "targets", name)
     if name in {arch.replace("_", "") for arch in architectures}:
-        raise source.error(f"{name!r} is the name of an architecture", "choose another name", "targets", name)
+        raise _error(document, f"{name!r} is the name of an architecture", "choose another name", "targets", name)
 
 
-def _check_architecture(source: _Source, name: str, entry: Entry, architectures: Mapping[str, Architecture]) -> None:
+def _check_architecture(document: Document, name: str, entry: Entry, architectures: Mapping[str, Architecture]) -> None:
     if entry.architecture not in architectures:
         remedy = nearest(entry.architecture, architectures)
-        raise source.error(f"unknown architecture {entry.architecture!r}", remedy, "targets", name, "architecture")
+        raise _error(document, f"unknown architecture {entry.architecture!r}", remedy, "targets", name, "architecture")
 
 
 def _sku(name: str, entry: Entry, architectures: Mapping[str, Architecture]) -> Sku:

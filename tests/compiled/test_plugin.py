@@ -298,3 +298,14 @@ def test_a_folder_with_a_bracket_in_its_name(project):
     os.chdir(folder)
     result = benchmark(project, "--collect-only", "-q", "--portkit-target", "h200")
     result.stdout.fnmatch_lines(["*matrix.yaml::double[[]h200-1000-float32-w4-compiled[]]"])
+
+
+@pytest.mark.parametrize(
+    ("option", "word"),
+    [("--portkit-modes", "mode of timing"), ("--portkit-baselines", "no kernel here has a baseline")],
+)
+def test_collect_only_tells_of_wrong_options_too(project, option, word):
+    result = benchmark(project, "--collect-only", "-q", option, "hot")
+    assert result.ret != 0
+    result.stderr.fnmatch_lines([f"*{word}*hot*"])
+    result.stderr.no_fnmatch_line("*Traceback*")

@@ -198,6 +198,7 @@ def test_bad_limits_and_runs_are_named(project):
     for arguments, message in (
         (["--portkit-limit", "compil=3"], "*did you mean compile*"),
         (["--portkit-memory", "much"], "*not a size of memory: 'much'*"),
+        (["--portkit-emulate-budget", "much"], "*not a number of lane-instructions: 'much'*"),
         (["--portkit-resume"], "*no report is here to go on with*"),
     ):
         result = benchmark(project, *arguments)

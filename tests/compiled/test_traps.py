@@ -9,7 +9,7 @@ from portkit.model import Direction, Stage, Status
 
 FOLLOWED = (
     *("allocates_everywhere", "default_device", "asks_torch", "asks_triton", "graph", "in_a_thread"),
-    *("custom_op_of_cuda", "open_op", "library_op"),
+    *("custom_op_of_cuda", "open_op", "library_op", "wider_product"),
 )
 ON_H200 = (
     *("autocast", "custom_op", "uses_a_compiled_function", "arguments", "raises_in_a_grid", "unknown_option"),

@@ -1,12 +1,14 @@
 """Ten kernels, and what deleting single instructions of them does.
 
 A deletion is detected by the checker (a finding, a fault, a launch that does not end), or by the bits of the
-buffers, which differ from those of the whole kernel on normal or on extreme inputs.
+buffers, which differ from those of the whole kernel on normal or on extreme inputs. Beside that stands whether the
+verdict of a cell would notice it alone: what ends a launch, and results that are off by more than its limit.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +20,12 @@ import row_kernels
 import test_attention
 import test_kernel_kinds
 import test_matmul
-from compiled import Built, build, to_bf16
+from compiled import Built, build, from_bf16, to_bf16
+from needed import Meeting, Record, barrier_is_needed, meetings, wait_is_needed
+from survivors import Effects, class_of, effects_of
 
-from portkit.emulate import Options
-from portkit.emulate.amdgcn.check import Check, judge
+from portkit.emulate import Options, Order
+from portkit.emulate.amdgcn.check import judge
 from portkit.emulate.amdgcn.execute import Code, cut
 from portkit.emulate.amdgcn.isa.control import IGNORED
 from portkit.emulate.amdgcn.isa.registry import base_name, compile_instruction
@@ -48,7 +52,9 @@ class Case:
 
 
 def suite(name: str):
-    """A kernel file by path, as a run loads it."""
+    """A kernel file by path, as a run loads it; its neighbours are importable."""
+    if str(ROOT / "kernels") not in sys.path:
+        sys.path.append(str(ROOT / "kernels"))
     spec = importlib.util.spec_from_file_location(f"mutated_{name}", ROOT / "kernels" / f"{name}.py")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -214,24 +220,58 @@ class Ran:
 
     status: str
     kinds: tuple[str, ...]  # of findings
-    buffers: tuple[bytes, ...]
-    lane_instructions: int
+    ended: bool  # by a halt
+    buffers: tuple[np.ndarray, ...]
+    charged: int  # of the budget
+
+    def equal(self, other: Ran) -> bool:
+        """Whether all bits are those of another run."""
+        return all(a.tobytes() == b.tobytes() for a, b in zip(self.buffers, other.buffers, strict=True))
 
 
-def execute(case: Case, code: Code, kind: str, budget: int = 1_000_000_000) -> Ran:
-    """Launch some code on a case's inputs."""
+def launch_of(case: Case, code: Code, kind: str, options: Options | None = None) -> Launch:
+    """A launch of some code on a case's inputs."""
     values = case.make(np.random.default_rng(9), kind)
-    launch = Launch(code, case.grid, values, case.built.waves, case.built.shared_bytes, Options(budget=budget))
-    launch.attach.append(Check(judge(code), launch.memory, launch.grid).attach)
+    return Launch(code, case.grid, values, case.built.waves, case.built.shared_bytes, options or Options())
+
+
+def execute(case: Case, code: Code, kind: str, options: Options | None = None) -> Ran:
+    """Run it."""
+    launch = launch_of(case, code, kind, options)
     halt = None
     try:
-        launch.run()
+        if launch.options.check:
+            launch.run_checked(judge(code))
+        else:
+            launch.run()
     except Halt as error:
         halt = error
     outcome = outcome_of(launch.findings, halt)
     kinds = (*(str(item.kind) for item in launch.findings), *([type(halt).__name__] if halt else []))
-    left = tuple(item.tobytes() for item in values if isinstance(item, np.ndarray))
-    return Ran(str(outcome.status), kinds, left, launch.meter.lane_instructions)
+    left = tuple(item for item in launch.values if isinstance(item, np.ndarray))
+    return Ran(str(outcome.status), kinds, halt is not None, left, launch.meter.charged)
+
+
+ROUNDING = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float16): 2.0**-11, np.dtype(np.uint16): 2.0**-8}
+"""Of a type of results, the relative error of one rounding; uint16 holds bfloat16."""
+
+
+def off(ran: Ran, whole: Ran) -> bool:
+    """Whether a verdict would refuse the results: its limit for n = 1024, against those of the whole kernel."""
+    return ran.ended or any(_off(a, b) for a, b in zip(ran.buffers, whole.buffers, strict=True))
+
+
+def _off(left: np.ndarray, right: np.ndarray) -> bool:
+    if left.dtype not in ROUNDING:
+        return not np.array_equal(left, right)
+    limit = ROUNDING[left.dtype] + 2.0**-24 * (16 + 4 * 10)
+    a, b = (from_bf16(x) if x.dtype == np.uint16 else x.astype(np.float64) for x in (left, right))
+    known = np.isfinite(b)
+    if not known.any():
+        return False
+    with np.errstate(all="ignore"):
+        scale = np.abs(b[known]) + np.sqrt(np.mean(b[known] ** 2))
+        return not bool((np.abs(a[known] - b[known]) <= limit * scale).all())
 
 
 def kind_of(code: Code, index: int) -> str:
@@ -264,12 +304,14 @@ class Mutant:
     instruction: str
     line: int
     by: str  # "": not detected
+    verdict: bool = False  # would notice it alone
+    needed: bool | None = None  # barriers and waits that are not detected: by ``needed.py``
+    explained: str = ""  # others that are not detected: their class, by ``survivors.py``
 
 
 def executed(case: Case, code: Code) -> set[int]:
     """Instructions that some wave runs on the normal inputs."""
-    values = case.make(np.random.default_rng(9), "normal")
-    launch = Launch(code, case.grid, values, case.built.waves, case.built.shared_bytes, Options())
+    launch = launch_of(case, code, "normal")
     seen: set[int] = set()
 
     def attach(runner) -> None:
@@ -295,24 +337,74 @@ def mutants(case: Case, count: int, pick: Callable[[Code, set[int], int], Sequen
     code = load(case.built.text)
     whole = [execute(case, code, kind) for kind in INPUTS]
     assert all(ran.status == "passed" for ran in whole), (case.name, [ran.kinds for ran in whole])
+    explain = Explained(case, code)
     for index in pick(code, executed(case, code), count):
-        site = code.compiled[index].instruction.site
-        by = detected(case, without(code, index), whole)
-        yield Mutant(case.name, case.built.architecture, kind_of(code, index), site.text, site.line, by)
+        site, mutant = code.compiled[index].instruction.site, without(code, index)
+        found = Mutant(case.name, case.built.architecture, kind_of(code, index), site.text, site.line, "")
+        by, verdict = detected(case, mutant, whole)
+        yield dataclasses.replace(found, by=by, verdict=verdict) if by else explain.survivor(found, index)
 
 
-def detected(case: Case, code: Code, whole: Sequence[Ran]) -> str:
-    """How a mutant is told from the whole kernel; empty where it is not."""
+def detected(case: Case, code: Code, whole: Sequence[Ran]) -> tuple[str, bool]:
+    """How a mutant is told from the whole kernel, empty where it is not; and whether the verdict alone would."""
+    by, verdict = "", False
     for kind, reference in zip(INPUTS, whole, strict=True):
-        ran = execute(case, code, kind, budget=20 * reference.lane_instructions)
-        if ran.kinds:
-            return ran.kinds[0]
-        if ran.buffers != reference.buffers:
-            return f"bits, {kind} inputs"
-    return ""
+        options = Options(budget=20 * reference.charged, check=not by)
+        ran = execute(case, code, kind, options)
+        verdict = verdict or off(ran, reference) or (kind == "normal" and _off_in_order(case, code, options, reference))
+        if not by and ran.kinds:
+            by = ran.kinds[0]
+        elif not by and not ran.equal(reference):
+            by = f"bits, {kind} inputs"
+        if by and verdict:
+            break
+    return by, verdict
+
+
+def _off_in_order(case: Case, code: Code, options: Options, reference: Ran) -> bool:
+    """In the orders of waves of a cell's second and third call."""
+    others = (dataclasses.replace(options, order=order, check=False) for order in (Order.REVERSE, Order.SEEDED))
+    return any(off(execute(case, code, "normal", other), reference) for other in others)
+
+
+class Explained:
+    """Says of a case's survivors why they are none of the checker's misses."""
+
+    def __init__(self, case: Case, code: Code) -> None:
+        self.case, self.code = case, code
+
+    @functools.cached_property
+    def records(self) -> list[tuple[Record, list[Meeting]]]:
+        """A run on each kind of inputs, with the accesses that meet."""
+        found = []
+        for kind in INPUTS:
+            record, launch = Record(self.code), launch_of(self.case, self.code, kind)
+            launch.attach.append(record.attach)
+            launch.run()
+            found.append((record, meetings(record)))
+        return found
+
+    @functools.cached_property
+    def effects(self) -> Effects:
+        """What its instructions did on all kinds of inputs."""
+        return effects_of(self.code, [launch_of(self.case, self.code, kind) for kind in INPUTS])
+
+    def survivor(self, found: Mutant, index: int) -> Mutant:
+        """The mutant with what is known of it."""
+        if found.kind == "other":
+            return dataclasses.replace(found, explained=class_of(self.effects, index))
+        decide = barrier_is_needed if found.kind == "barrier" else wait_is_needed
+        return dataclasses.replace(found, needed=any(decide(record, met, index) for record, met in self.records))
 
 
 def rates(found: Sequence[Mutant]) -> str:
-    """Detected of all, by kind."""
+    """Detected of all, by kind; of barriers and waits those that are needed."""
     kinds = {kind: [item for item in found if item.kind == kind] for kind in ("barrier", "wait", "other")}
-    return "  ".join(f"{kind} {sum(bool(i.by) for i in items)}/{len(items)}" for kind, items in kinds.items())
+    return "  ".join(f"{kind} {_rate(items)}" for kind, items in kinds.items())
+
+
+def _rate(items: Sequence[Mutant]) -> str:
+    needed = [item for item in items if item.needed is not False]
+    return f"{sum(bool(item.by) for item in needed)}/{len(needed)}" + (
+        f" (+{len(items) - len(needed)} not needed)" if len(items) > len(needed) else ""
+    )

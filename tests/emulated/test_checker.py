@@ -85,8 +85,22 @@ def test_missing_barrier(architecture):
         if barrier:
             assert found == ()
         else:
-            assert_names(found[0], "what other waves wrote", "global_race")
+            assert_names(found[0], "what other waves wrote", "workgroup_race")
             assert "of its own wrote" in found[0].message
+
+
+@triton.jit
+def _doubled(x_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(x_ptr + i, tl.load(x_ptr + i) * 2)
+
+
+def test_elements_that_several_waves_load_and_one_stores(architecture):
+    """A row shorter than the workgroup, in place: waves read in no order what one writes, and use none of it."""
+    kernel = build(_doubled, architecture, {"x_ptr": "*fp32"}, {"BLOCK": 64}, waves=8)
+    x = np.arange(64, dtype=np.float32)
+    kernel.passes((1,), x)
+    assert np.array_equal(x, np.arange(64) * 2)
 
 
 def test_overflow_of_32_bits(architecture):

@@ -29,13 +29,13 @@ def session():
     with_two.close()
 
 
-def emulate(session, cells, path_of):
+def emulate(session, cells, path_of, **limits):
     """Results by cell."""
     catalog = load_catalog()
     sources = {cell.case: CaseSource(cell.case, path=str(path_of(cell.case))) for cell in cells}
     targets = {cell.target: catalog.get(cell.target) for cell in cells}
     planned = [PlannedCell(cell, Evidence.EMULATED) for cell in cells]
-    return {result.cell: result for result in session.results(chains_for(planned, sources, targets))}
+    return {result.cell: result for result in session.results(chains_for(planned, sources, targets, **limits))}
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,11 @@ def cell(name, target="mi300x", shape=(1000,), direction=Direction.FORWARD):
 def planted(session):
     """Results of the planted cases by name, or by name and target."""
     names = ("overflow", "unwritten_accumulator", "last_wins", "huge_grid", "too_many_threads", "no_kernel")
-    names += ("swallowed", "strange", "arguments", "tuned", "off_by_one")
+    names += ("swallowed", "strange", "arguments", "tuned", "off_by_one", "asking_chain")
+    names += ("trapping", "asserted", "printing", "misaligned_atomic", "misaligned_load", "aliasing")
+    names += ("partly_initialised", "wholly_initialised", "with_barrier", "without_barrier")
     cells = [cell(name) for name in names] + [cell("off_by_one", target) for target in ("rx7900xtx", "rx9070xt")]
+    cells += [cell(name, "rx9070xt") for name in ("with_barrier", "without_barrier")]
     cells += [cell("wrong_stride", shape=(10, 100)), cell("arguments", "rx9070xt"), cell("arguments", "mi325x")]
     cells += [cell("described", target, (10, 100)) for target in ("mi300x", "rx9070xt")]
     cells += [cell("backward_fault", direction=direction) for direction in Direction]
@@ -104,8 +107,30 @@ def test_an_index_that_runs_off_is_named_with_its_line(planted, name, shape):
     assert f"planted.py:{line_of_fault('_' + name)}" in outcome.message, outcome.message
 
 
-def test_what_nobody_wrote_is_no_number(planted):
-    assert planted[cell("unwritten_accumulator")].outcome.status is Status.WRONG_RESULT
+@pytest.mark.parametrize(
+    ("name", "element"), [("unwritten_accumulator", "y_ptr[0]"), ("partly_initialised", "y_ptr[3996]")]
+)
+def test_what_nobody_wrote_is_no_number(planted, name, element):
+    result = planted[cell(name)]
+    assert result.outcome.status is Status.WRONG_RESULT
+    found = result.blobs["findings"].decode()
+    assert f"unwritten_global at planted.py:{line_of_fault('_accumulate')} " in found
+    assert element in found
+
+
+def test_what_kernel_and_host_wrote_in_turns_is_whole(planted):
+    result = planted[cell("wholly_initialised")]
+    assert result.outcome.status is Status.PASSED, result.outcome
+
+
+@pytest.mark.parametrize("target", ["mi300x", "rx9070xt"])
+def test_a_barrier_that_is_not_there(planted, target):
+    assert planted[cell("with_barrier", target)].outcome.status is Status.PASSED
+    without = planted[cell("without_barrier", target)]
+    assert f"data_race: _reversed: workgroup_race at planted.py:{line_of_fault('_reversed')} " in (
+        without.blobs["findings"].decode()
+    )
+    assert without.outcome.status in (Status.DATA_RACE, Status.WRONG_RESULT)
 
 
 def test_a_result_that_depends_on_the_order_of_waves(planted):
@@ -119,7 +144,42 @@ def test_a_launch_over_the_budget_is_refused(planted):
     assert outcome.status is Status.UNSUPPORTED
     assert "_double" in outcome.message
     assert "4194304 workgroups" in outcome.message
-    assert "allowed: 1000000000" in outcome.message
+    assert outcome.message.endswith("allowed: 1000000000; --portkit-emulate-budget allows more")
+
+
+def test_the_budget_is_the_users(session):
+    one = cell("off_by_one")
+    outcome = emulate(session, [one], lambda name: PLANTED, lane_instructions=1000)[one].outcome
+    assert outcome.status is Status.UNSUPPORTED
+    assert "allowed: 1000; --portkit-emulate-budget allows more" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("trapping", Status.DEVICE_FAULT, ("trap at planted.py:{_trapping} `s_trap 2`",)),
+        ("asserted", Status.UNSUPPORTED, ("_asserted: line ",)),  # its message is data beside the code
+        ("printing", Status.UNSUPPORTED, ("_printing: line ", "hidden_hostcall_buffer: services of the host")),
+        ("misaligned_atomic", Status.DEVICE_FAULT, ("misaligned at planted.py:{_counted} ", "counter_ptr[2] of 16")),
+        ("misaligned_load", Status.PASSED, ()),
+        ("aliasing", Status.DATA_RACE, ("_race at planted.py:{_shifted} ", "y_ptr[")),
+    ],
+)
+def test_what_no_kernel_should_do_has_its_status(planted, name, status, words):
+    outcome = planted[cell(name)].outcome
+    assert outcome.status is status, outcome
+    for part in words:
+        function = part.partition("{")[2].partition("}")[0]
+        expected = part.format(**{function: line_of_fault(function)}) if function else part
+        assert expected in outcome.message, outcome.message
+
+
+def test_a_loop_without_end_ends_at_the_budget_with_its_line(session):
+    one = cell("endless")
+    outcome = emulate(session, [one], lambda name: PLANTED, lane_instructions=2_000_000)[one].outcome
+    assert outcome.status is Status.TIMEOUT
+    assert f"_endless: starvation at planted.py:{line_of_fault('_endless')} " in outcome.message
+    assert "has not ended after 2000000 lane-instructions; does the kernel end?" in outcome.message
 
 
 def test_limits_of_the_target_hold(planted):
@@ -180,3 +240,8 @@ def test_an_autotuned_kernel_runs_in_the_first_configuration_that_can(planted):
     assert result.build.tuning.configurations == 3
     assert result.build.tuning.usable == 2
     assert "only the first" in result.nulls["verdict.configurations"]
+
+
+def test_the_unfused_chain_sees_the_target_too(planted):
+    result = planted[cell("asking_chain")]
+    assert result.outcome.status is Status.PASSED, result.outcome

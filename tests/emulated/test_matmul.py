@@ -168,3 +168,18 @@ def test_loads_that_go_to_lds(stages, monkeypatch):
     built, got, reference = product("gfx950", ("bf16", "bf16"), (64, 64, 256), (64, 64, 64), num_stages=stages)
     assert " lds\n" in built.text
     assert error(got, reference) < 3e-7
+
+
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx950"])
+@pytest.mark.parametrize(("rows", "columns"), [(4, 64), (64, 4)])
+def test_products_with_blocks_that_share_an_operand(architecture, rows, columns):
+    """Four rows or columns: 4x4 blocks side by side, one of whose operands is broadcast to all."""
+    depth, rng = 128, np.random.default_rng(5)
+    (a, x), (b, y) = operand(rng, "fp16", (rows, depth)), operand(rng, "fp16", (depth, columns))
+    c = np.zeros((rows, columns), np.float32)
+    signature = {"a_ptr": "*fp16", "b_ptr": "*fp16", "c_ptr": "*fp32"} | dict.fromkeys("MNK", "i32")
+    constants = {"BM": rows, "BN": columns, "BK": 64, "PRECISION": "ieee", "SUM": tl.float32, "ZERO": 0.0}
+    kernel = build(matmul, architecture, signature, constants, waves=1, aligned=False)
+    assert "cbsz:4 abid:15" in kernel.text
+    kernel.passes((1, 1), a, b, c, rows, columns, depth)
+    assert np.abs(c - x @ y).max() <= 2.0**-20 * depth

@@ -1,10 +1,19 @@
-"""Deleted instructions are noticed: every barrier, every wait that a result needs, and most of the others.
+"""Deleted instructions are noticed: every barrier and every wait that a result needs, and most of the others.
 
 A small sample; ``scripts/mutate_emulated.py`` deletes 2,000 instructions of ten kernels.
 """
 
+import functools
+
+import numpy as np
 import pytest
-from mutants import CASES, kind_of, mutants
+from assembly import kernel
+from mutants import CASES, Explained, kind_of, mutants
+from needed import Record, barrier_is_needed, meetings, wait_is_needed
+from survivors import CLASSES, class_of, effects_of
+
+from portkit.emulate import Options
+from portkit.emulate.amdgcn.launch import Launch, load
 
 
 def barriers_and_waits(code, reached, count):
@@ -12,20 +21,32 @@ def barriers_and_waits(code, reached, count):
     return [index for index in sorted(reached) if kind_of(code, index) in {"barrier", "wait"}]
 
 
-NEEDED_BY_NONE = {
-    ("sum_abs", "barrier"): 1,  # before the last read, by the wave that wrote
-    ("softmax", "wait"): 1,  # for loads that a wait before made sure of: it orders memory
-}
-"""Barriers and waits that no result needs."""
+@functools.cache
+def deleted(name, architecture):
+    """All barriers and waits of a kernel, one by one."""
+    return list(mutants(CASES[name](architecture), 0, barriers_and_waits))
 
 
 @pytest.mark.parametrize(("name", "architecture"), [("softmax", "gfx1201"), ("sum_abs", "gfx942")])
 def test_every_needed_barrier_and_wait(name, architecture):
-    found = list(mutants(CASES[name](architecture), 0, barriers_and_waits))
+    found = deleted(name, architecture)
     assert len(found) >= 8
-    for kind in ("barrier", "wait"):
-        missed = [item for item in found if item.kind == kind and not item.by]
-        assert len(missed) <= NEEDED_BY_NONE.get((name, kind), 0), missed
+    assert {item.kind for item in found} == {"barrier", "wait"}
+    assert not [item for item in found if item.needed]
+    assert sum(item.needed is False for item in found) <= 2
+
+
+def test_the_replay_agrees_with_the_checker():
+    """On deletions that the checker notices, by another algorithm."""
+    case = CASES["softmax"]("gfx1201")
+    code = load(case.built.text)
+    ((record, met), *_) = Explained(case, code).records
+    found = [item for item in deleted("softmax", "gfx1201") if item.by]
+    lines = {code.compiled[n].instruction.site.line: n for n in range(len(code.compiled))}
+    decide = {"barrier": barrier_is_needed, "wait": wait_is_needed}
+    needed = [decide[item.kind](record, met, lines[item.line]) for item in found]
+    assert len(needed) >= 25
+    assert all(needed)
 
 
 @pytest.mark.parametrize(("name", "architecture"), [("scan_and_sort", "gfx942"), ("swiglu", "gfx1100")])
@@ -33,3 +54,72 @@ def test_most_deletions(name, architecture):
     found = [item for item in mutants(CASES[name](architecture), 12) if item.kind == "other"]
     assert len(found) == 12
     assert sum(bool(item.by) for item in found) >= 8, found
+    assert all(item.explained in CLASSES for item in found if not item.by)
+    assert any(item.verdict for item in found)
+
+
+EXCHANGE = """
+v_lshlrev_b32_e32 v20, 2, v0
+v_xor_b32_e32 v21, 0x100, v20
+ds_write_b32 v20, v1
+s_waitcnt lgkmcnt(0) ; needed: the other wave reads it behind the barrier
+s_barrier ; needed
+ds_read_b32 v10, v21
+ds_read_b32 v11, v20
+s_waitcnt lgkmcnt(1) ; needed
+v_add_u32_e32 v10, 1, v10
+s_waitcnt lgkmcnt(0) ; redundant, as the next waits too
+s_waitcnt vmcnt(0) lgkmcnt(0) ; redundant, as the one before waited
+v_add_u32_e32 v11, 1, v11
+s_barrier ; redundant
+"""
+
+
+def launch(code):
+    """Two waves."""
+    return Launch(code, (1,), [np.arange(1024, dtype=np.uint32), np.zeros(512, np.uint32)], 2, 512, Options())
+
+
+def test_what_is_needed():
+    text = kernel("gfx942", EXCHANGE, waves=2, shared=512)
+    code = load(text)
+    record, run = Record(code), launch(code)
+    run.attach.append(record.attach)
+    run.run()
+    met, lines = meetings(record), text.splitlines()
+    for number, item in enumerate(code.compiled):
+        comment = lines[item.instruction.site.line - 1].partition("; ")[2]
+        if comment:
+            decide = wait_is_needed if item.instruction.mnemonic == "s_waitcnt" else barrier_is_needed
+            assert decide(record, met, number) is comment.startswith("needed"), item.instruction.site
+
+
+SURVIVORS = """
+v_mov_b32_e32 v22, 7 ; dead
+v_mov_b32_e32 v22, 5
+v_mov_b32_e32 v10, v22
+v_mov_b32_e32 v10, v22 ; equal
+s_mov_b32 s8, s6
+s_mov_b32 s9, s7
+s_mov_b32 s10, 0x1000
+s_mov_b32 s11, 0x27000 ; flags
+buffer_store_dword v10, v20, s[8:11], 0 offen
+s_and_saveexec_b64 s[12:13], exec
+s_cbranch_execz .Lend ; skips
+v_mov_b32_e32 v23, 1.0
+v_and_b32_e32 v23, 1, v23 ; lost
+v_and_b32_e32 v11, 1, v23
+.Lend:
+"""
+
+
+def test_classes_of_survivors():
+    text = kernel("gfx942", SURVIVORS)
+    code = load(text)
+    values = [np.arange(512, dtype=np.uint32), np.zeros(1024, np.uint32)]
+    effects = effects_of(code, [Launch(code, (1,), values, 1, 0, Options())])
+    comments = [line.partition("; ")[2] for line in text.splitlines()]
+    named = {n: comments[item.instruction.site.line - 1] for n, item in enumerate(code.compiled)}
+    found = {n: class_of(effects, n) for n, comment in named.items() if comment}
+    assert set(found.values()) == set(CLASSES)
+    assert found == {n: comment for n, comment in named.items() if comment}

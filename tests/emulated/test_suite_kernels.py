@@ -12,6 +12,7 @@ from compiled import build, from_bf16, to_bf16
 from portkit.emulate import Options, Order
 
 KERNELS = Path(__file__).parents[2] / "kernels"
+sys.path.append(str(KERNELS))  # modules that kernel files share
 
 
 def load(name):

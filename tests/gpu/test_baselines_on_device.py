@@ -18,7 +18,7 @@ from portkit.run.baselines import Wanted
 from portkit.run.jobs import Limits
 from portkit.run.limits import STAGE_SECONDS
 from portkit.run.load import load_case
-from portkit.run.measure import measure_cell
+from portkit.run.measure import IDLE, measure_cell
 from portkit.run.session import Session, chains_for
 from portkit.run.timing.samples import Samples
 from portkit.targets.catalog import load_catalog
@@ -75,7 +75,7 @@ def test_none_of_them_costs_the_cell_its_time():
     devices = introspect([], []).host.devices
     target = load_catalog().get(devices[0].target)
     cell = Cell("rivals", Direction.FORWARD, (1 << 20,), "float32", "default", target.name)
-    names = (EAGER, "wrong", "broken", "absent", "faults", "hangs", "in_place", "right")
+    names = (EAGER, "wrong", "broken", "absent", "faults", "hangs", "remembers", "resizes", "in_place", "right")
     session = Session(Limits(workers=1, stage_seconds={**STAGE_SECONDS, Stage.BASELINE: 3.0}))
     sources = {"rivals": CaseSource("rivals", path=str(RIVALS))}
     planned = [PlannedCell(cell, Evidence.MEASURED)]
@@ -93,18 +93,23 @@ def test_none_of_them_costs_the_cell_its_time():
         "hangs": failed,
         "in_place": passed,
         "right": passed,
+        "remembers": failed,
+        "resizes": failed,
     }
     assert set(result.timing.speedup) == {"eager", "in_place", "right"}
     messages = {name: found.message for name, found in result.baselines.items()}
     assert "illegal memory access" in messages["faults"]
     assert "stage baseline took more than its limit of 3 s" in messages["hangs"]
+    assert messages["remembers"] == IDLE
+    assert messages["resizes"] == "ValueError: resizes its input x: (1048576,) → (0,)"
     assert messages["absent"] == "no-such-library is not installed"
 
 
 MATRIX = f"""
 version: 1
 kernels:
-  softmax: {{path: {ROOT}/kernels/softmax.py, shapes: [256x4096], dtypes: [float32], variants: [w4, w8]}}
+  softmax: {{path: {ROOT}/kernels/softmax.py, shapes: [256x4096], dtypes: [float32], variants: [w4, w8],
+    directions: [forward]}}
 targets: [h200]
 """
 

@@ -100,8 +100,8 @@ def test_out_of_memory_costs_the_function_alone(found):
 
 def test_kernels_of_a_gradient_are_seen(found):
     """Autograd would launch them from a thread of its own, outside of the range."""
+    assert found[6].functions["fused"].kernels == 1
     assert found[6].functions["eager"].kernels > 1
-    assert "no output has a gradient" in found[6].nulls["fused"]
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,30 @@ def heads() -> float:
     apart = FAR // 2 + 64  # itself within 32 bits, and the third head beyond them
     flat = torch.empty(3 * apart, dtype=torch.float16)
     query, key, value = (flat.as_strided((1, 3, 20, 16), (0, apart, 64, 1), i * 16) for i in range(3))
+    operands = [x.copy_(torch.rand(1, 3, 20, 16) - 0.5).requires_grad_() for x in (query, key, value)]
+    wide = [x.detach().double().requires_grad_() for x in operands]
+    got = own.flash_attention(*operands, block_m=16, block_n=16)
+    wanted = own.reference(*wide)
+    upstream = torch.rand(1, 3, 20, 16) - 0.5
+    pairs = zip(
+        (got, *torch.autograd.grad(got, operands, upstream.half())),
+        (wanted, *torch.autograd.grad(wanted, wide, upstream.double())),
+        strict=True,
+    )
+    return max(error(one, other) for one, other in pairs)
+
+
+def tokens() -> float:
+    import varlen_attention as own
+
+    count = FAR // 32 + 20  # of two heads of 16 elements
+    query, key, value = (torch.empty((count, 2, 16), dtype=torch.float16) for _ in range(3))
     for x in (query, key, value):
-        x.copy_(torch.rand(1, 3, 20, 16) - 0.5)
-    got = own.flash_attention(query, key, value, block_m=16, block_n=16)
-    return error(got, own.reference(query.double(), key.double(), value.double()))
+        x[-20:] = torch.rand(20, 2, 16) - 0.5
+    offsets = torch.tensor([count - 20, count - 13, count], dtype=torch.int32)
+    got = own.varlen_attention(query, key, value, offsets, 13, block_m=16, block_n=16)
+    last = offsets - (count - 20)
+    return error(got[-20:], own.reference(query[-20:].double(), key[-20:].double(), value[-20:].double(), last, 13))
 
 
 def pages() -> float:
@@ -86,5 +106,5 @@ def experts() -> float:
 
 
 if __name__ == "__main__":
-    for check in (products, loss, heads, pages, experts):
+    for check in (products, loss, heads, tokens, pages, experts):
         print(check.__name__, check())

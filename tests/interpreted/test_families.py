@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from portkit.model import FAMILIES, Cell, Direction, KernelCase, Status, Work
+from portkit.model import FAMILIES, Cell, Direction, Discrete, KernelCase, Status, Work
 from portkit.run.families import _CHANGES, _apart, _flushed, nearest_small_shape, run_families
 from portkit.run.inputs import InputMaker
 from portkit.run.watched import Runner
@@ -140,6 +140,24 @@ def test_nan_that_is_swallowed_is_recorded_and_decides_nothing():
     line = found.lines["nan"]
     assert (line.status, line.nonfinite_agree) == (Status.PASSED, False)
     assert found.outcome.status is Status.PASSED
+
+
+def coded(x):
+    return rowwise(x).to(torch.float8_e4m3fn)
+
+
+@pytest.mark.parametrize(
+    ("fused", "status", "agree"),
+    [
+        (coded, Status.PASSED, True),
+        (lambda x: numbers_for_nan(x).to(torch.float8_e4m3fn), Status.PASSED, False),
+        (lambda x: coded(x.nan_to_num() * 2), Status.WRONG_RESULT, False),
+    ],
+)
+def test_nan_among_codes_decides_nothing_and_the_other_codes_do(fused, status, agree):
+    found = families(fused, reference=coded, discrete={0: Discrete()})
+    line = found.lines["nan"]
+    assert (line.status, line.nonfinite_agree) == (status, agree)
 
 
 def test_a_gap_is_left_out_with_its_reason():

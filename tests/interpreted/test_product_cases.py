@@ -63,7 +63,7 @@ def test_every_variant_is_right(name):
 
 def test_offsets_pass_31_bits():
     found = dict(line.split() for line in interpreted("far_offsets.py"))
-    assert set(found) == {"products", "loss", "heads", "pages", "experts"}
+    assert set(found) == {"products", "loss", "heads", "tokens", "pages", "experts"}
     assert {name: error for name, error in found.items() if float(error) > 0.01} == {}
 
 
@@ -99,6 +99,21 @@ def test_unfused_bytes_are_those_moved(name):
                 case.reference(**inputs)
             offsets = inputs["offsets"].nbytes if "offsets" in inputs else 0  # which the host reads
             assert case.work(shape, dtype).unfused_bytes == moved.total + offsets, (shape, dtype)
+
+
+@pytest.mark.parametrize("name", ["flash_attention", "flash_attention_full"])
+def test_bytes_of_gradients_are_those_moved(name):
+    case = loaded(name)
+    for shape in case.small_shapes:
+        for dtype in ("float32", "float16"):
+            inputs = {n: t.requires_grad_() for n, t in case.inputs(InputMaker(0, "cpu"), shape, dtype).items()}
+            out = case.reference(**inputs)
+            upstream = torch.ones_like(out)
+            with BytesMoved() as moved:
+                gradients = torch.autograd.grad(out, tuple(inputs.values()), upstream)
+            work = case.backward_work(shape, dtype)
+            assert work.unfused_bytes == moved.total, (shape, dtype)
+            assert work.fused_bytes == sum(t.nbytes for t in (*inputs.values(), out, *gradients))
 
 
 # Data decide what of an input is read: empty groups, positions beyond a length.
@@ -171,6 +186,10 @@ REFUSED = [
     ("gemm", {"x": f16(32, 8).t()}, ValueError, "x has a last axis of stride"),
     ("gemm", {"x": FAR}, ValueError, "row stride of x"),
     ("gemm", {"w": torch.empty((16, 32), dtype=torch.float16, device="meta")}, ValueError, "w is on meta, x on cpu"),
+    ("gemm", {"parts": 3}, ValueError, "parts is 3, not 1, 2 or 4"),
+    ("gemm", {"block_q": 64}, TypeError, "unexpected keyword argument 'block_q'"),
+    ("flash_attention", {"block_q": 64}, TypeError, "unexpected keyword argument 'block_q'"),
+    ("decode_attention", {"block_q": 64}, TypeError, "unexpected keyword argument 'block_q'"),
     ("gemm_traffic", {"scale": f16(15)}, ValueError, "scale has the shape"),
     ("gemm_traffic", {"residual": f16(8, 15)}, ValueError, "residual has the shape"),
     ("gemm_epilogue", {"bias": f16(32)[::2]}, ValueError, "bias has a last axis of stride 2"),

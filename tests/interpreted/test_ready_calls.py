@@ -69,6 +69,13 @@ def test_attention_is_that_of_one_backend(causal):
         pytorch.attention("CUDNN_ATTENTION")(query=query, key=key, value=value)
 
 
+def test_attention_shares_heads_of_keys():
+    query, key, value = draw(1, 4, 5, 8), draw(1, 2, 5, 8) * 2, draw(1, 2, 5, 8) * 3
+    wide = {"key": key.repeat_interleave(2, dim=1), "value": value.repeat_interleave(2, dim=1)}
+    call = pytorch.attention("MATH", causal=True)
+    torch.testing.assert_close(call(query=query, key=key, value=value), call(query=query, **wide))
+
+
 def test_compiled_takes_options_of_inductor(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     call = pytorch.compiled(lambda x: x.exp() + 1, max_autotune=False)

@@ -21,7 +21,8 @@ from portkit.run.load import load_case
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NAMES = (
-    *("add_rms_norm", "softmax", "rms_norm", "layer_norm", "rope", "cross_entropy", "bias_gelu_dropout"),
+    *("sum_abs", "swiglu", "add_rms_norm", "softmax", "rms_norm", "layer_norm", "rope", "cross_entropy"),
+    "bias_gelu_dropout",
     *("pointwise_chain", "pointwise_fan_in", "rms_norm_fp8", "fused_moe_gate", "scatter_add", "sampling"),
 )
 
@@ -56,8 +57,14 @@ def test_every_variant_is_right(name):
 
 def test_offsets_pass_31_bits():
     found = dict(line.split() for line in interpreted("far_rows.py"))
-    assert len(found) == 9
+    assert len(found) == 19
     assert {name: error for name, error in found.items() if float(error) > 0.002} == {}
+
+
+def test_tokens_are_drawn_right_on_either_way_of_search():
+    found = dict(line.split() for line in interpreted("sampled_tokens.py"))
+    assert len(found) == 32
+    assert {name: count for name, count in found.items() if count != "0"} == {}
 
 
 class BytesMoved(TorchDispatchMode):
@@ -88,6 +95,35 @@ def test_bytes_are_those_moved(name):
             work = case.work(shape, dtype)
             assert work.unfused_bytes == moved.total, (shape, dtype)
             assert work.fused_bytes == fused, (shape, dtype)
+
+
+READ_AGAIN = {
+    **dict.fromkeys(("rms_norm", "layer_norm"), ("x", "weight")),
+    "add_rms_norm": ("x", "weight"),  # x stands for the sum, which is as large
+    "softmax": ("x",),  # for the result
+    "swiglu": ("gate", "up"),
+    "rope": ("cos", "sin"),
+}
+"""Case → inputs whose size its gradients read, beside the gradients that come in."""
+
+
+@pytest.mark.parametrize("name", READ_AGAIN)
+def test_bytes_of_gradients_are_those_moved(name):
+    case = loaded(name)
+    for shape in case.shapes[:3]:
+        for dtype in case.dtypes:
+            inputs = case.inputs(InputMaker(0, "meta"), shape, dtype)
+            given = case.differentiable or [key for key, value in inputs.items() if isinstance(value, torch.Tensor)]
+            leaves = {key: inputs[key].clone().requires_grad_() for key in given}
+            outputs = as_outputs(case.reference(**{**inputs, **leaves}))
+            upstream = [torch.empty_like(output) for output in outputs]
+            with BytesMoved() as moved:
+                torch.autograd.grad(outputs, [*leaves.values()], upstream)
+            written = [leaf for key, leaf in leaves.items() if key != "residual"]  # its gradient is that of x
+            read = [inputs[key] for key in READ_AGAIN[name]]
+            work = case.backward_work(shape, dtype)
+            assert work.unfused_bytes == moved.total, (shape, dtype)
+            assert work.fused_bytes == sum(t.nbytes for t in (*upstream, *read, *written)), (shape, dtype)
 
 
 def test_philox_gives_its_published_words():
@@ -123,6 +159,8 @@ def meta(*shape):
 
 ROW = {"x": f16(4, 32), "weight": f16(32)}
 GIVEN = {
+    "sum_abs": {"x": f16(4, 32)},
+    "swiglu": {"gate": f16(4, 32), "up": f16(4, 32)},
     "add_rms_norm": {**ROW, "residual": f16(4, 32)},
     "softmax": {"x": f16(4, 32)},
     "rms_norm": ROW,
@@ -145,6 +183,12 @@ REFUSED = [
     *((n, {"weight": f16(31)}, ValueError, "weight has the shape") for n in ("rms_norm", "add_rms_norm", "layer_norm")),
     *((n, {"weight": f16(32).float()}, TypeError, "weight is of float32") for n in ("rms_norm", "rms_norm_fp8")),
     *((n, {"weight": meta(32)}, ValueError, "weight is on meta, x on cpu") for n in ("rms_norm", "layer_norm")),
+    ("sum_abs", {"x": TURNED}, ValueError, "x is not contiguous"),
+    ("sum_abs", {"x": 1.0}, TypeError, "x is a float"),
+    ("swiglu", {"gate": TURNED}, ValueError, "gate is not contiguous"),
+    ("swiglu", {"up": f16(4, 31)}, ValueError, "up has the shape"),
+    ("swiglu", {"up": f16(4, 32).float()}, TypeError, "up is of float32"),
+    ("swiglu", {"up": meta(4, 32)}, ValueError, "up is on meta, gate on cpu"),
     ("softmax", {"x": f16()}, ValueError, "x has 0 axes"),
     ("rms_norm", {"weight": f16(64)[::2]}, ValueError, "weight has a last axis of stride 2"),
     ("rms_norm", {"x": meta(2, 70000), "weight": meta(70000)}, ValueError, "hidden size 70000 is over 65536"),
@@ -196,6 +240,8 @@ def test_bad_arguments_are_named(name, changed, error, text):
 
 
 EMPTY = [
+    ("sum_abs", {"x": f16(0)}, ()),
+    ("swiglu", {"gate": f16(0, 32), "up": f16(0, 32)}, (0, 32)),
     ("add_rms_norm", {"x": f16(0, 32), "residual": f16(0, 32)}, (0, 32)),
     ("softmax", {"x": f16(3, 0)}, (3, 0)),
     ("rms_norm", {"x": f16(2, 0, 32)}, (2, 0, 32)),
@@ -219,7 +265,7 @@ def test_empty_tensors_give_empty_results(name, changed, shape):
     assert tuple(first.shape) == shape
 
 
-@pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "softmax", "add_rms_norm"])
+@pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "softmax", "add_rms_norm", "swiglu"])
 def test_empty_tensors_have_empty_gradients(name):
     given = {key: value[:0] if value.dim() == 2 else value for key, value in GIVEN[name].items()}
     leaves = [value.clone().requires_grad_() for value in given.values()]

@@ -2,7 +2,8 @@
 
 Reads ``[[path, name], …]`` as JSON from standard input; writes one line per cell. The first
 variant runs on all small shapes, the others on the smallest, since they differ in blocks
-and not in what they compute. Autotuned variants are left out: they need a device's clock.
+and not in what they compute. Autotuned variants are left out: they need a device's clock; so
+are those that differ from an earlier one in what the interpreter has no part in.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ import json
 import math
 import sys
 
+NOT_HERE = {"by_architecture", "few_rows", "wide_heads", "num_warps", "num_stages", "back_warps", "back_stages"}
+
 
 def cells(case):
     from portkit.model import INTERPRETER, Cell
 
     first = next(iter(case.variants))
     smallest = min(case.small_shapes, key=math.prod)
+    seen = []
     for variant, parameters in case.variants.items():
-        if parameters.get("tuned"):
+        here = {name: value for name, value in parameters.items() if name not in NOT_HERE}
+        if parameters.get("tuned") or here in seen:
             continue
+        seen.append(here)
         for direction in case.directions:
             for shape in case.small_shapes if variant == first else (smallest,):
                 for dtype in case.dtypes:

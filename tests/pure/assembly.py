@@ -7,8 +7,11 @@ Scalar registers s8 to s15 are the instructions' own.
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pytest
 
 from portkit.emulate import Emulation, Options, run
+from portkit.emulate.amdgcn.architecture import ARCHITECTURES
+from portkit.emulate.amdgcn.isa.registry import all_entries
 
 EDGES = np.array(
     [
@@ -136,3 +139,18 @@ def edge_rows(lanes: int, seed: int = 0) -> np.ndarray:
     random = np.random.default_rng(seed)
     words = random.integers(0, 2**32, (lanes, 8), dtype=np.uint64).astype(np.uint32)
     return np.where(random.random((lanes, 8)) < 0.5, random.choice(EDGES, (lanes, 8)), words).astype(np.uint32)
+
+
+REPRESENTATIVES = ("gfx942", "gfx1100", "gfx1201", "gfx950", "gfx90a")
+"""One architecture a generation, in the order of preference."""
+
+
+def architectures_of(name: str) -> list[str]:
+    """Where an entry is tested: gfx942, gfx1100 and gfx1201 as far as they have it, else the first that has."""
+    having = [item for item in REPRESENTATIVES if ARCHITECTURES[item].generation in all_entries()[name].generations]
+    return [item for item in having if item in REPRESENTATIVES[:3]] or having[:1]
+
+
+def everywhere(names) -> list:
+    """Parameters (architecture, name) of entries, with ids that name both."""
+    return [pytest.param(a, name, id=f"{a}-{name}") for name in names for a in architectures_of(name)]

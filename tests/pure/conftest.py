@@ -6,6 +6,13 @@ from pathlib import Path
 
 import pytest
 
+try:
+    from isa_claims import Recorder, claims
+
+    from portkit.emulate.amdgcn import launch
+except ImportError:  # NumPy is missing, and with it the emulator
+    launch = None
+
 MATRIX = """
 version: 1
 kernels: {softmax: {}}
@@ -28,3 +35,17 @@ def play(pytester, monkeypatch):
         return pytester.runpytest_subprocess("--benchmark", *plugins, *real, "--portkit-target", "h200", *options)
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def claimed_instructions_run(request, monkeypatch):
+    """A test of instructions runs those that its name or its marker says it is about."""
+    claimed = claims(request.node) if launch else set()
+    if not claimed:
+        yield
+        return
+    recorder = Recorder(launch.load)
+    monkeypatch.setattr(launch, "load", recorder)
+    yield
+    left = claimed - recorder.names
+    assert not left, f"named by the test, but not run: {', '.join(sorted(left))}"

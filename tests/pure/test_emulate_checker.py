@@ -48,6 +48,13 @@ def test_a_wait_for_all_but_one(architecture):
     assert found(architecture, f"{loads}\n{wait}\nv_mov_b32_e32 v10, v22") == ["missing_wait"]
 
 
+@pytest.mark.parametrize(("register", "kinds"), [(30, []), (31, ["missing_wait"])])
+def test_a_counter_that_is_full_makes_sure_of_the_oldest(architecture, register, kinds):
+    """64 loads: the last of them can't be issued before the first has ended."""
+    loads = "\n".join(f"{LOAD[architecture]} v{30 + n}, v20, s[4:5]" for n in range(64))
+    assert found(architecture, f"{loads}\nv_mov_b32_e32 v10, v{register}") == kinds
+
+
 def test_the_target_of_a_load_is_overwritten_before_its_wait(architecture):
     assert found(architecture, f"{LOAD[architecture]} v21, v20, s[4:5]\nv_mov_b32_e32 v21, 0") == ["missing_wait"]
 
@@ -85,6 +92,20 @@ def test_shared_memory_between_waves(architecture):
     assert exchange(architecture, barrier=False) == ["shared_race"]
     assert exchange(architecture, wait=False) == ["missing_wait"]
     assert exchange(architecture, written=False) == ["unwritten_shared"]
+
+
+@pytest.mark.parametrize(("early", "kinds"), [(False, []), (True, ["missing_wait"])])
+def test_a_barrier_that_only_keeps_waves_in_step(architecture, early, kinds):
+    """A store may outlast it, if what it writes is read behind another one."""
+    lanes = names_of(architecture).lanes
+    read = f"{READ[architecture]} v10, v21\n{SHARED_WAIT[architecture]}"
+    lines = [
+        f"v_lshlrev_b32_e32 v20, 2, v0\nv_xor_b32_e32 v21, {4 * lanes:#x}, v20\n{WRITE[architecture]} v20, v1",
+        BARRIER[architecture],
+        read if early else "",
+        f"{SHARED_WAIT[architecture]}\n{BARRIER[architecture]}\n{read}",
+    ]
+    assert found(architecture, "\n".join(lines), waves=2, shared=8 * lanes) == kinds
 
 
 def test_a_race_names_both_waves_and_the_byte():
@@ -281,3 +302,37 @@ def test_results_that_depend_on_the_order_of_waves():
 def test_results_that_do_not():
     done, outputs = orders_of("v_mov_b32 v10, v0")
     assert (done.findings, outputs[:, 0].tolist()) == ((), list(range(128)))
+
+
+SWAP_LOOP = """s_mov_b32 s8, exec_lo
+    s_mov_b32 exec_lo, 1
+    v_mov_b32_e32 v25, 0
+    {load}
+    s_waitcnt vmcnt(0)
+    .Lagain:
+    v_add_nc_u32_e32 v21, 1, v22
+    global_atomic_cmpswap_b32 v23, v25, v[21:22], s[4:5] offset:4 glc
+    s_waitcnt vmcnt(0)
+    v_cmp_ne_u32_e32 vcc_lo, v23, v22
+    v_mov_b32_e32 v22, v23
+    s_cbranch_vccnz .Lagain
+    s_mov_b32 exec_lo, s8
+    s_endpgm"""
+
+
+@pytest.mark.parametrize(
+    ("load", "kinds"),
+    [
+        ("global_load_b32 v22, v25, s[4:5] offset:4", []),
+        ("v_mov_b32_e32 v26, 4\nglobal_load_b32 v22, v26, s[4:5]", []),
+        ("global_load_b32 v26, v25, s[4:5] offset:4\ns_waitcnt vmcnt(0)\nv_mov_b32_e32 v22, v26", []),
+        ("v_mov_b32_e32 v26, 4\nglobal_load_b32 v27, v26, s[4:5]\nv_mov_b32_e32 v22, 0", ["global_race"]),
+    ],
+)
+def test_a_load_that_a_compare_and_swap_checks_is_no_race(load, kinds):
+    """LLVM's form of an atomic that the hardware lacks: the load gives what is compared, or has its address."""
+    text = kernel("gfx1100", SWAP_LOOP.format(load=load)).replace("global_load_b128 v[1:4], v20, s[4:5]\n", "s_nop 0\n")
+    counter = np.zeros(512, np.uint32)
+    done = run(text, "gfx1100", (3,), [counter, np.zeros((32, 4), np.uint32)], options=Options(lanes_at_once=32))
+    assert sorted({str(item.kind) for item in done.findings}) == kinds
+    assert counter[:3].tolist() == [0, 3, 0]

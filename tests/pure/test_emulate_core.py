@@ -79,6 +79,26 @@ def test_bytes_that_nothing_wrote_are_known():
     assert memory(8).written is None
 
 
+def test_which_bytes_are_written_goes_in_and_comes_back():
+    flags = np.arange(16) < 4
+    buffers = Buffers([("x", Pointer(np.zeros(4, np.uint32), written=flags))])
+    start = buffers.memory.allocations[0].start
+    assert buffers.memory.first_unwritten(start + np.array([0, 4]), 4) == 1
+    buffers.memory.store(np.array([start + 8]), 2, np.array([[7]], np.uint32))
+    buffers.write_back()
+    assert np.flatnonzero(flags).tolist() == [0, 1, 2, 3, 8, 9]
+
+
+def test_random_turns_are_those_of_half_of_the_waves_and_of_all():
+    schedule, pc = Schedule(Order.SEEDED, 1), np.zeros(64, np.int64)
+    ready = np.ones(64, np.bool_)
+    first = schedule.pick(ready, pc, 8)
+    assert 16 < first.sum() < 48
+    assert np.array_equal(schedule.pick(ready, pc, 8), first)
+    rest = ready & ~first
+    assert np.array_equal(schedule.pick(rest, pc, 8), rest)
+
+
 @pytest.mark.parametrize("order", Order)
 def test_schedules_take_every_workgroup_once(order):
     assert sorted(Schedule(order, 3).workgroups(50).tolist()) == list(range(50))

@@ -127,6 +127,14 @@ def test_inline_constants_of_64_bits(line, expected):
     assert int(low) | int(high) << 32 == int(expected)
 
 
+def test_constants_of_packed_floats():
+    """Both halves of zero are zero however a constant is widened; of others only the low half is known."""
+    zero = computed("gfx942", "v_pk_add_f32 v[10:11], v[1:2], 0 neg_lo:[1,1] neg_hi:[1,1]", filled(64, v2=0x3F80_0000))
+    assert zero.outputs[0, :2].tolist() == [0x8000_0000, 0xBF80_0000]
+    other = execute("gfx942", "v_pk_add_f32 v[10:11], v[1:2], 1.0").emulation.outcome
+    assert (other.status, "high half of a constant" in other.message) == ("unsupported", True)
+
+
 @pytest.mark.parametrize(("architecture", "kept"), [("gfx942", 0), ("gfx1100", 0xABCD_0000)])
 def test_upper_half_of_a_16_bit_result(architecture, kept):
     """CDNA clears it, RDNA leaves it."""
@@ -140,6 +148,18 @@ def test_named_halves():
     assert set(ran.outputs[:, 0].tolist()) == {0x3C00_1234}
     ran = computed("gfx1201", "v_cvt_f32_f16 v10, v1.h", filled(32, v1=0x4000_3C00))
     assert set(ran.outputs[:, 0].tolist()) == {0x4000_0000}
+
+
+def test_sums_with_carry_of_permuted_lanes():
+    """DPP moves the first source within rows of 16, and lanes without one add 0; the carry is that of the moved sum."""
+    line = "v_add_co_u32_e64_dpp v10, vcc_lo, v1, v2 row_shr:8 row_mask:0xf bank_mask:0xf bound_ctrl:1"
+    ran = computed("gfx1201", f"{line}\nv_cndmask_b32_e64 v11, 0, 1, vcc_lo")
+    moved = [int(ran.inputs[lane - 8, 0]) if lane % 16 >= 8 else 0 for lane in range(32)]
+    sums = [a + int(b) for a, b in zip(moved, ran.inputs[:, 1], strict=True)]
+    assert ran.outputs[:, 0].tolist() == [total % 2**32 for total in sums]
+    assert ran.outputs[:, 1].tolist() == [total >> 32 for total in sums]
+    partly = execute("gfx1201", line.replace("bank_mask:0xf", "bank_mask:0xe")).emulation.outcome
+    assert (partly.status, "carries of lanes" in partly.message) == ("unsupported", True)
 
 
 # -- dual issue

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from portkit.errors import CatalogError, MatrixError
@@ -217,6 +219,17 @@ def test_targets_without_a_gpu_run_small_shapes_emulated():
     plan = expand(matrix({"softmax": ONE}), CASES, KNOWN, emulatable=["mi300x", "gfx942"])
     assert small(plan) == EMULATED
     assert small(expand(matrix({"softmax": ONE}), CASES, KNOWN)) == EMULATED[1::2]
+
+
+def test_every_variant_of_the_tier_is_emulated_and_the_first_one_interpreted():
+    tiers = {"full": {}, "narrow": {"softmax": Axes(variants=("w4",))}}
+    whole = replace(matrix({"softmax": replace(ONE, variants=("w8", "w4"))}), tiers=tiers)
+    plan = expand(whole, CASES, KNOWN, tier="full", emulatable=["mi300x"])
+    emulated = [(cell.cell.shape, cell.cell.variant) for cell in plan.cells if cell.evidence is Evidence.EMULATED]
+    assert emulated == [((2, 8), "w8"), ((2, 8), "w4"), ((1, 8), "w8"), ((1, 8), "w4")]
+    assert {c.cell.variant for c in plan.cells if c.evidence is Evidence.INTERPRETED} == {"w8"}
+    narrow = expand(whole, CASES, KNOWN, tier="narrow", emulatable=["mi300x"])
+    assert {c.cell.variant for c in narrow.cells} == {"w4"}
 
 
 @pytest.mark.parametrize(("choice", "emulated"), [("auto", []), ("off", []), ("all", EMULATED[::2])])

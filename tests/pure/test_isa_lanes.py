@@ -274,6 +274,7 @@ def test_sdwa_sign_extension():
 
 
 @pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.instructions("v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32")
 def test_lanes_to_scalars_and_back(architecture):
     body = """s_mov_b32 exec_lo, 0xf0
     v_readfirstlane_b32 s8, v1
@@ -312,7 +313,7 @@ def test_row_permutes(name, flip):
     assert ran.outputs[:, 0].tolist() == expected
 
 
-@pytest.mark.parametrize("width", [16, 32])
+@pytest.mark.parametrize("width", [16, 32], ids=lambda width: f"v_permlane{width}_swap_b32")
 def test_row_swaps(width):
     ran = computed("gfx950", f"v_mov_b32 v12, v1\nv_mov_b32 v13, v2\nv_permlane{width}_swap_b32 v12, v13")
     for lane in range(64):
@@ -322,12 +323,14 @@ def test_row_swaps(width):
         assert ran.outputs[lane, 2:].tolist() == [int(first), int(second)]
 
 
+@pytest.mark.instructions("v_swap_b32")
 def test_swap():
     ran = computed("gfx942", "v_mov_b32 v12, v1\nv_mov_b32 v13, v2\nv_swap_b32 v12, v13")
     assert np.array_equal(ran.outputs[:, 2:], ran.inputs[:, [1, 0]])
 
 
 @pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.instructions("v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32")
 def test_bits_below_a_lane(architecture):
     body = """s_mov_b32 s8, 0xf00f1234
     s_mov_b32 s9, 0x8765abcd
@@ -353,12 +356,14 @@ SWIZZLES = [
 
 @pytest.mark.parametrize(("offset", "source"), SWIZZLES)
 @pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.instructions("ds_swizzle_b32")
 def test_swizzles(offset, source, architecture):
     ran = computed(architecture, f"ds_swizzle_b32 v10, v1 offset:{offset}")
     assert ran.outputs[:, 0].tolist() == [int(ran.inputs[source(lane), 0]) for lane in range(LANES[architecture])]
 
 
 @pytest.mark.parametrize("architecture", BOTH)
+@pytest.mark.instructions("ds_bpermute_b32", "ds_permute_b32")
 def test_crossbar_permutes(architecture):
     lanes = LANES[architecture]
     inputs = edge_rows(lanes)

@@ -1,5 +1,6 @@
 """Matrix products against sums of rationals; places of elements from the ISA documents' layout tables."""
 
+import dataclasses
 import itertools
 import math
 from dataclasses import dataclass
@@ -11,8 +12,6 @@ pytest.importorskip("numpy", reason="the emulator needs NumPy")
 
 import numpy as np
 from wide_assembly import FIRST, passed, wide
-
-from portkit.emulate.amdgcn.isa import matrix
 
 # -- numbers by their bits, written out here on purpose
 
@@ -320,11 +319,23 @@ def test_product(case):
     assert np.array_equal(run_case(case, a, b, words), rounded(case, expected(case, a, b, addend)))
 
 
-def test_every_entry_is_tested():
-    tested = {case.mnemonic for case in CASES}
-    halves = {"v_wmma_f16_16x16x16_f16", "v_wmma_bf16_16x16x16_bf16"}
-    scaled = {"v_mfma_scale_f32_16x16x128_f8f6f4", "v_mfma_scale_f32_32x32x64_f8f6f4"}
-    assert set(matrix.TABLE) == tested | halves | scaled
+@pytest.mark.parametrize(("size", "chosen"), [(4, 0), (4, 13), (2, 3), (1, 1), (0, 0)])
+@pytest.mark.parametrize(
+    ("mnemonic", "shape", "kind", "blocks"),
+    [("4x4x4_16b_f16", (4, 4, 4), "f16", 16), ("16x16x1_4b_f32", (16, 16, 1), "f32", 4)],
+)
+def test_blocks_that_share_a_block_of_a(mnemonic, shape, kind, blocks, size, chosen):
+    """cbsz: how many, as a power of two; abid: which of them."""
+    case = Case("gfx942", f"v_mfma_f32_{mnemonic}", shape, (kind, kind), blocks=blocks)
+    a, b, addend, words = operands(case)
+    sharing = dataclasses.replace(case, modifiers=f"cbsz:{size} abid:{chosen}")
+    if 1 << size > blocks:
+        emulation, _ = wide("gfx942", f"{case.mnemonic} v[48:63], v32, v36, 0 cbsz:{size}", np.zeros((64, 8)), (48, 1))
+        assert emulation.outcome.status == "unsupported"
+        return
+    shared = a[[block - block % (1 << size) + chosen for block in range(blocks)]]
+    got = run_case(sharing, a, b, words)
+    assert np.array_equal(got, rounded(case, expected(case, shared, b, addend)))
 
 
 @pytest.mark.parametrize("number", [0, 20])
@@ -450,7 +461,13 @@ def check_eight_bits(architecture, kinds, bits, one, want):
 # -- scales
 
 
-@pytest.mark.parametrize(("name", "shape"), [("16x16x128", (16, 16, 128)), ("32x32x64", (32, 32, 64))])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        pytest.param("16x16x128", (16, 16, 128), id="v_mfma_scale_f32_16x16x128_f8f6f4"),
+        pytest.param("32x32x64", (32, 32, 64), id="v_mfma_scale_f32_32x32x64_f8f6f4"),
+    ],
+)
 @pytest.mark.parametrize(("code", "kind"), [(0, "fp8"), (2, "fp6"), (4, "fp4")])
 @pytest.mark.parametrize("octet", [(0, 3), (2, 1)])
 def test_scales(name, shape, code, kind, octet):
@@ -498,7 +515,7 @@ def narrow(kind, x):
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("kind", ["f16", "bf16"], ids=lambda kind: f"v_wmma_{kind}_16x16x16_{kind}")
 @pytest.mark.parametrize("high", [0, 1])
 def test_rdna3_results_in_one_half(kind, high):
     case = Case("gfx1100", f"v_wmma_{kind}_16x16x16_{kind}", (16, 16, 16), (kind, kind))
@@ -513,7 +530,7 @@ def test_rdna3_results_in_one_half(kind, high):
     assert np.array_equal(got & 0xFFFF if high else got >> 16, old)
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("kind", ["f16", "bf16"], ids=lambda kind: f"v_wmma_{kind}_16x16x16_{kind}")
 def test_rdna4_results_in_both_halves(kind):
     case = Case("gfx1201", f"v_wmma_{kind}_16x16x16_{kind}", (16, 16, 16), (kind, kind))
     a, b, addend, _ = operands(case)

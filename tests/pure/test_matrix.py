@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from portkit.document import dotted
 from portkit.model import (
     Axes,
     CaseSource,
@@ -13,7 +14,6 @@ from portkit.model import (
     Selector,
     Status,
 )
-from portkit.plan.document import dotted
 from portkit.plan.matrix import matrix_schema, read_matrix
 
 ROOT = Path(__file__).parents[2]

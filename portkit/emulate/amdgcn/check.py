@@ -13,13 +13,14 @@ from portkit.emulate.amdgcn.definitions import unwritten_reads
 from portkit.emulate.amdgcn.direct import DirectLoads, Plan, plan_of
 from portkit.emulate.amdgcn.execute import Block, Code, Runner
 from portkit.emulate.amdgcn.machine import Access, Machine
+from portkit.emulate.amdgcn.swaps import guesses
 from portkit.emulate.amdgcn.waits import missing_waits
 from portkit.emulate.core.bytestore import Bytes, ByteStore
 from portkit.emulate.core.checker import (
     MANY,
     Conflict,
     GlobalRaces,
-    Ledger,
+    SharedLedger,
     Use,
     Values,
     agent_of,
@@ -37,13 +38,16 @@ class Judged:
 
     findings: Mapping[int, Sequence[Finding]]  # first instruction of a block → what is wrong whatever the data
     plan: Plan | None  # of loads that go to LDS
+    guesses: frozenset[int]  # lines of loads that a compare-and-swap checks
+    loose: Mapping[int, frozenset[int]]  # instruction behind a barrier → lines of LDS accesses that may outlast it
 
 
 def judge(code: Code) -> Judged:
     """Judge a program."""
     waits, reads = missing_waits(code), unwritten_reads(code)
-    starts = waits.keys() | reads.keys()
-    return Judged({start: (*waits.get(start, ()), *reads.get(start, ())) for start in starts}, plan_of(code))
+    starts = waits.findings.keys() | reads.keys()
+    findings = {start: (*waits.findings.get(start, ()), *reads.get(start, ())) for start in starts}
+    return Judged(findings, plan_of(code), guesses(code), waits.loose)
 
 
 class Check:
@@ -65,7 +69,7 @@ class Check:
     def attach(self, runner: Runner) -> None:
         """Watch one chunk of workgroups."""
         machine = runner.machine
-        whole, shared = _GlobalCheck(self, machine), _SharedCheck(machine)
+        whole, shared = _GlobalCheck(self, machine), _SharedCheck(machine, self.judged.loose)
         if self.judged.findings:
             runner.watch = self._on_block
         if self.races.workgroups * machine.waves_per_group > 1 or self.memory.written is not None:
@@ -136,7 +140,8 @@ class _GlobalCheck:
         if use is not Use.WRITE and (first := self.memory.first_unwritten(access.at, access.size)) is not None:
             self._unwritten(access, first)
         if int(access.at[0]) >= self.check.kernel_arguments:
-            self._races(self.check.races, use, access)
+            guessed = use is Use.READ and access.site.line in self.check.judged.guesses
+            self._races(self.check.races, Use.ATOMIC if guessed else use, access)
 
     def _unwritten(self, access: Access, which: int) -> None:
         where = self.memory.containing(int(access.at[which]))
@@ -151,7 +156,7 @@ class _GlobalCheck:
         where = self.memory.containing(int(access.at.min()))
         if where is None or int(access.at.max()) >= where.end:
             return
-        tags = self._tags()[access.waves]
+        tags = access.spread(self._tags())
         conflict = races.note(use, where, access.at - where.start, access.size, tags, _values(access, self.memory))
         if conflict:
             self._race(access, where, conflict)
@@ -162,9 +167,11 @@ class _GlobalCheck:
 
     def _race(self, access: Access, where: Allocation, conflict: Conflict) -> None:
         place = self.machine.place(conflict.which, access.active)
-        by = self._other(conflict.other, self.check.number(place.workgroup))
+        own = self.check.number(place.workgroup)
+        by = self._other(conflict.other, own)
         message = f"{_verb(access)} {where.name}[{conflict.byte}], which {by} {_DONE[conflict.use]}, in no order"
-        self.machine.note(Finding(Kind.GLOBAL_RACE, message, access.site, place, conflict.byte, where.name))
+        kind = Kind.WORKGROUP_RACE if group_of(conflict.other) == own else Kind.GLOBAL_RACE
+        self.machine.note(Finding(kind, message, access.site, place, conflict.byte, where.name))
 
     def _other(self, tag: int, own: int) -> str:
         group, wave = group_of(tag), agent_of(tag)
@@ -173,18 +180,59 @@ class _GlobalCheck:
         return "several waves of its own" if wave is None else f"wave {wave} of its own"
 
 
-class _SharedCheck:
-    """Of shared memory, for one chunk."""
+@dataclass(frozen=True)
+class _Recent:
+    """Accesses of one instruction that may outlast a barrier."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.ledger = Ledger(machine.shared.bytes.size) if machine.waves_per_group > 1 else None
+    line: int
+    use: Use
+    at: NDArray[np.int64]
+    size: int
+    waves: NDArray[np.int64]
+    outlasted: bool = False  # a barrier
+
+    def touches(self, byte: int) -> bool:
+        """Whether one of them reaches a byte."""
+        return bool(((self.at <= byte) & (byte < self.at + self.size)).any())
+
+    def part(self, which: NDArray[np.bool_]) -> _Recent:
+        """Some of them."""
+        return dataclasses.replace(self, at=self.at[which], waves=self.waves[which])
+
+
+class _SharedCheck:
+    """Of shared memory, for one chunk.
+
+    Args:
+        machine: the waves.
+        loose: instruction behind a barrier → lines of accesses that may outlast it.
+    """
+
+    def __init__(self, machine: Machine, loose: Mapping[int, frozenset[int]]) -> None:
+        self.machine, self.loose = machine, loose
+        self.may_outlast: frozenset[int] = frozenset().union(*loose.values())
+        self.recent: list[_Recent] = []  # of them, those that no barrier has ended yet
+        several = machine.waves_per_group > 1
+        self.ledger = SharedLedger(len(machine.groups), machine.shared.stride) if several else None
+        self.tags: NDArray[np.int32] = np.arange(machine.waves, dtype=np.int32) % machine.waves_per_group + 1
 
     def at_barrier(self, machine: Machine, group: int) -> None:
-        """Accesses before a barrier are in order with those behind it."""
-        if self.ledger:
-            start = group * machine.shared.stride
-            self.ledger.forget(start, start + machine.shared.stride)
+        """Accesses before a barrier are in order with those behind it, but for those that are still out."""
+        if not self.ledger:
+            return
+        self.ledger.at_barrier(group)
+        recent, self.recent = self.recent, []
+        for each in recent:
+            mine = machine.group[each.waves] == group
+            out = dataclasses.replace(each.part(mine & self._outlasting(each)), outlasted=True)
+            if out.at.size:
+                self.ledger.note_of(np.array([group]), out.use, out.at, out.size, self.tags[out.waves])
+            self.recent.extend(left for left in (out, each.part(~mine)) if left.at.size)
+
+    def _outlasting(self, recent: _Recent) -> NDArray[np.bool_]:
+        """Whether each access may be out at the barrier that its wave stands at."""
+        barriers = [number for number, lines in self.loose.items() if recent.line in lines]
+        return np.isin(self.machine.pc[recent.waves], barriers)
 
     def __call__(self, access: Access) -> None:
         if not access.at.size:
@@ -195,12 +243,22 @@ class _SharedCheck:
             message = f"{access.size} bytes are read, and nothing wrote them"
             self._note(Kind.UNWRITTEN_SHARED, message, access, first, int(access.at[first]))
         if self.ledger:
-            tags = (access.waves % self.machine.waves_per_group + 1).astype(np.int32)
-            conflict = self.ledger.note(use, access.at, access.size, tags, _values(access, shared))
+            if access.site.line in self.may_outlast:
+                self.recent.append(_Recent(access.site.line, use, access.at, access.size, access.waves))
+            groups = self.machine.group[self.machine.select]
+            tags, values = access.spread(self.tags), _values(access, shared)
+            conflict = self.ledger.note_of(groups, use, access.at, access.size, tags, values)
             if conflict:
                 self._race(access, conflict)
 
     def _race(self, access: Access, conflict: Conflict) -> None:
+        if out := next((each for each in self.recent if each.outlasted and each.touches(conflict.byte)), None):
+            message = (
+                f"{_verb(access)} a byte that the access of line {out.line}, which no wait made sure of at a barrier, "
+            )
+            message += _DONE[out.use]
+            self._note(Kind.MISSING_WAIT, message, access, conflict.which, conflict.byte)
+            return
         by = "several waves" if conflict.other == MANY else f"wave {conflict.other - 1}"
         message = f"{_verb(access)} a byte that {by} {_DONE[conflict.use]}, with no barrier between"
         self._note(Kind.SHARED_RACE, message, access, conflict.which, conflict.byte)

@@ -296,8 +296,8 @@ class Decoder:
 
     @property
     def flushes32(self) -> bool:
-        """Whether the kernel runs with float32 denormals flushed."""
-        return self.program.directive("float_denorm_mode_32", 3) == 0
+        """Whether the instruction runs with float32 denormals flushed."""
+        return self.instruction.flushes32
 
     def vector_result(self, text: str, kind: Type, high_half: bool = False) -> Write:
         """A destination of a vector instruction: the lanes that EXEC enables.

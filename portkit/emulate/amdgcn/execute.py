@@ -41,6 +41,7 @@ class Code:
     compiled: tuple[Compiled, ...]
     blocks: dict[int, Block]  # by first instruction
     entry: int
+    vectors: int  # vector registers that a wave needs, accumulation registers included
 
 
 def build(program: Program) -> Code:
@@ -58,7 +59,7 @@ def cut(program: Program, compiled: tuple[Compiled, ...]) -> Code:
     starts = _starts(program, compiled, entry)
     ends = [*starts[1:], len(compiled)]
     blocks = {start: _block(compiled, start, end) for start, end in zip(starts, ends, strict=True)}
-    return Code(program, compiled, blocks, entry)
+    return Code(program, compiled, blocks, entry, _vector_registers(program, compiled))
 
 
 def entry_of(program: Program) -> int:
@@ -67,13 +68,15 @@ def entry_of(program: Program) -> int:
     With preloaded kernel arguments the first 256 bytes load them for firmware that can't preload; the
     firmware that can enters behind them (LLVM, AMDGPU usage, "Preloaded Kernel Arguments").
     """
+    begin = program.labels.get(program.name, 0)
     preloads = program.directive("user_sgpr_kernarg_preload_length") > 0
-    return program.aligned[0] if preloads and program.aligned else 0
+    behind = [at for at in program.aligned if at > begin]
+    return behind[0] if preloads and behind else begin
 
 
 def _starts(program: Program, compiled: tuple[Compiled, ...], entry: int) -> list[int]:
     """First instructions of all blocks."""
-    starts = {0, entry}
+    starts = {0, entry, *program.entries}
     for index, item in enumerate(step.instruction for step in compiled):
         if ends_block(item):
             starts.add(index + 1)
@@ -89,6 +92,10 @@ def _block(compiled: tuple[Compiled, ...], start: int, end: int) -> Block:
     return Block(start, body, tuple(item.step for item in body), end, last, len(body))
 
 
+LEAST_LANES = 1024
+"""An instruction of fewer lanes takes about as long, so it is charged as one of so many."""
+
+
 @dataclass
 class Meter:
     """Instructions and lane-instructions so far, and how many are allowed."""
@@ -96,6 +103,7 @@ class Meter:
     budget: int
     instructions: int = 0
     lane_instructions: int = 0
+    charged: int = 0  # lane-instructions, of ``LEAST_LANES`` at least for each instruction
 
     def add(self, block: Block, machine: Machine) -> None:
         """Count one run of a block by the selected waves.
@@ -105,9 +113,11 @@ class Meter:
         """
         steps = block.counted + (block.last is not None)
         self.instructions += steps
-        self.lane_instructions += steps * machine.count * machine.lanes
-        if self.lane_instructions > self.budget:
-            raise OverBudget(f"more than {self.budget} lane-instructions; does the kernel end?")
+        lanes = machine.count * machine.lanes
+        self.lane_instructions += steps * lanes
+        self.charged += steps * max(lanes, LEAST_LANES)
+        if self.charged > self.budget:
+            raise OverBudget(f"more than {self.budget} lane-instructions")
 
 
 Watch = Callable[[Machine, Block], bool]
@@ -211,9 +221,6 @@ class Runner:
         return Finding(kind, message, site, Place(machine.groups[machine.group[wave]], wave % machine.waves_per_group))
 
 
-def vector_registers(code: Code) -> int:
-    """Vector registers that a wave needs, accumulation registers included."""
-    used = [
-        index for item in code.compiled for file, index in item.uses.reads | item.uses.writes if file is File.VECTOR
-    ]
-    return max([code.program.directive("next_free_vgpr"), *(index + 1 for index in used), 1])
+def _vector_registers(program: Program, compiled: tuple[Compiled, ...]) -> int:
+    used = [index for item in compiled for file, index in item.uses.reads | item.uses.writes if file is File.VECTOR]
+    return max([program.directive("next_free_vgpr"), *(index + 1 for index in used), 1])

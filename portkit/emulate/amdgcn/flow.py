@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from portkit.emulate.amdgcn.execute import Block, Code
-from portkit.emulate.amdgcn.isa.control import CONDITIONS, ends_block
+from portkit.emulate.amdgcn.isa.control import CONDITIONS, JUMPS, ends_block, return_points
 from portkit.emulate.amdgcn.isa.registry import base_name
 
 State = TypeVar("State")
@@ -16,6 +16,10 @@ def successors(code: Code, block: Block) -> Iterable[int]:
     """First instructions of the blocks that may come next."""
     last = code.compiled[block.after - 1].instruction
     name = base_name(last.mnemonic)
+    if name in JUMPS:
+        yield from code.program.entries
+        yield from return_points(code.program) if name == "s_setpc_b64" else ()
+        return
     if name in CONDITIONS or name == "s_branch":
         yield from (code.program.labels[item] for item in last.operands if item in code.program.labels)
     if (not ends_block(last) or name not in {"s_branch", "s_endpgm", "s_trap"}) and block.after in code.blocks:

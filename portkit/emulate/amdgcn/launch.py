@@ -6,6 +6,7 @@ Source: LLVM, AMDGPU usage: "Kernel Argument Segment" in the metadata, "Initial 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import struct
 import time
@@ -15,16 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.amdgcn.check import Check, Judged, judge
-from portkit.emulate.amdgcn.execute import Code, Meter, Runner, build, vector_registers
+from portkit.emulate.amdgcn.execute import Code, Meter, Runner, build
 from portkit.emulate.amdgcn.machine import Machine, Service
 from portkit.emulate.amdgcn.operands import TTMP, Type
 from portkit.emulate.amdgcn.parse import parse
 from portkit.emulate.amdgcn.program import Argument, Program
 from portkit.emulate.core.bytestore import Bytes
-from portkit.emulate.core.findings import Fault, Finding, Halt, OverBudget, Unloadable, Unsupported, outcome_of
+from portkit.emulate.core.findings import (
+    Fault,
+    Finding,
+    Halt,
+    Kind,
+    OverBudget,
+    TooLarge,
+    Unloadable,
+    Unsupported,
+    outcome_of,
+)
 from portkit.emulate.core.launch import Buffers, Counts, Emulation, Grid, Options, Pointer, Value, workgroup_ids
 from portkit.emulate.core.memory import BASE, Contents, Memory
-from portkit.emulate.core.schedule import Schedule
+from portkit.emulate.core.schedule import Order, Schedule
 
 MAX_WORKGROUPS = 1 << 22
 """Of a launch: more would not end in this emulator's lifetime, and their ids alone would fill memory."""
@@ -218,12 +229,11 @@ class Launch:
         options: Options,
     ) -> None:
         program = code.program
-        self.code, self.options = code, options
+        self.code, self.options, self.values = code, options, values
         self.waves = waves or -(-program.max_workgroup_size // program.wave_size)
         self.shared_bytes = max(shared_bytes, program.shared_bytes)
         self.grid = tuple(grid)
         self.findings: list[Finding] = []
-        self.vectors = vector_registers(code)
         self.meter = Meter(options.budget)
         self.done = 0
         self.attach: list[Attach] = []
@@ -247,14 +257,14 @@ class Launch:
         """Refuse a launch whose straight run alone is over the budget.
 
         Raises:
-            Unsupported: each instruction once, in every wave, is more than allowed.
+            TooLarge: each instruction once, in every wave, is more than allowed.
         """
         groups = int(np.prod(self.grid, dtype=object))
         each = sum(block.counted for block in self.code.blocks.values())
         least = groups * self.waves * self.code.program.wave_size * each
         if least > self.options.budget or groups > MAX_WORKGROUPS:
             work = f"{groups} workgroups, about {least} lane-instructions"
-            raise Unsupported(f"launch of {work}; allowed: {self.options.budget}")
+            raise TooLarge(f"launch of {work}; allowed: {self.options.budget}")
 
     def run(self) -> None:
         """Run all workgroups, and write the buffers back whatever happens.
@@ -273,9 +283,43 @@ class Launch:
         finally:
             self.buffers.write_back()
 
+    def run_checked(self, judged: Judged) -> None:
+        """Run with the checker.
+
+        Raises:
+            Halt: as ``run``.
+        """
+        start = self.memory.contents()
+        self.attach.append(Check(judged, self.memory, self.grid).attach)
+        self.run()
+        if any(item.kind is Kind.WORKGROUP_RACE for item in self.findings) and self._same_both_ways(start):
+            self.findings = [item for item in self.findings if item.kind is not Kind.WORKGROUP_RACE]
+
+    def _same_both_ways(self, start: Sequence[Bytes]) -> bool:
+        """Whether memory is left the same by waves that run first to last, and last to first.
+
+        Then no race within a workgroup has an effect. Where a tensor has fewer elements than a workgroup has lanes,
+        several waves load each of them, and one stores: what the others read too late goes nowhere.
+        """
+        left = self.memory.contents()
+        try:
+            return all(self._left_by(order, start, left) for order in (Order.FORWARD, Order.REVERSE))
+        finally:
+            self.buffers.write_back()
+
+    def _left_by(self, order: Order, start: Sequence[Bytes], expected: Sequence[Bytes]) -> bool:
+        options = dataclasses.replace(self.options, order=order, check=False)
+        again = Launch(self.code, self.grid, self.values, self.waves, self.shared_bytes, options)
+        again.memory.restore(start)
+        try:
+            again.run()
+        except Halt:
+            return False
+        return all(map(np.array_equal, again.memory.contents(), expected))
+
     def _run_chunk(self, groups: list[Grid], schedule: Schedule) -> None:
         machine = Machine(
-            self.code.program, self.vectors, groups, self.waves, self.memory, self.options.poison,
+            self.code.program, self.code.vectors, groups, self.waves, self.memory, self.options.poison,
             self.shared_bytes,
         )  # fmt: skip
         machine.services = self.services
@@ -286,9 +330,10 @@ class Launch:
         try:
             runner.run()
             self.done += len(groups)
-        except OverBudget:
-            self.findings.append(runner.starvation())
-            raise
+        except OverBudget as over:
+            where = runner.starvation()
+            self.findings.append(where)
+            raise OverBudget(f"{where}; does the kernel end?") from over
         finally:
             self.findings.extend(machine.findings.values())
 
@@ -324,8 +369,9 @@ def run(
         launch = Launch(_code_for(text, architecture), grid, values, waves, shared_bytes, options or Options())
         launch.check_budget()
         if launch.options.check:
-            launch.attach.append(Check(judged(text), launch.memory, launch.grid).attach)
-        launch.run()
+            launch.run_checked(judged(text))
+        else:
+            launch.run()
     except Halt as error:
         halt = error
     return _emulation(launch, halt, time.perf_counter() - started)
@@ -345,4 +391,5 @@ def _emulation(launch: Launch | None, halt: Halt | None, seconds: float) -> Emul
         findings = [*findings, halt.finding]
     meter = launch.meter if launch else Meter(0)
     counts = Counts(meter.instructions, meter.lane_instructions, launch.done if launch else 0, seconds)
-    return Emulation(outcome_of(findings, halt), tuple(findings), counts)
+    over_budget = isinstance(halt, OverBudget | TooLarge)
+    return Emulation(outcome_of(findings, halt), tuple(findings), counts, over_budget)

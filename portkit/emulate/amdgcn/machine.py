@@ -50,12 +50,16 @@ class Access:
     @property
     def waves(self) -> NDArray[np.int64]:
         """Wave of each access."""
-        numbers = self.machine.selected()
+        return self.spread(np.arange(self.machine.waves))
+
+    def spread(self, of_wave: NDArray[Any]) -> NDArray[Any]:
+        """From one value for each wave of the chunk to one for each access."""
+        selected = of_wave[self.machine.select]
         if self.active is None:
-            return numbers
+            return selected
         if self.at.size == self.active.size:
-            return np.repeat(numbers, self.machine.lanes)
-        return numbers[np.nonzero(self.active)[0]]
+            return np.repeat(selected, self.machine.lanes)
+        return selected[np.nonzero(self.active)[0]]
 
     @property
     def lanes(self) -> NDArray[np.int64]:
@@ -231,7 +235,7 @@ class Machine:
 
     def write_scc(self, value: Array) -> None:
         """From ``[selected waves, 1]``."""
-        self.scc[self.select] = np.broadcast_to(value, (self.count, 1))[:, 0]
+        self.scc[self.select] = np.asarray(value).reshape(-1)
 
     def vcc_is_zero(self) -> Mask:
         """``[selected waves]``."""

@@ -7,10 +7,13 @@ Instruction Operands / Modifiers".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from portkit.emulate.amdgcn.addresses import resolve
 from portkit.emulate.amdgcn.architecture import architecture_of
+from portkit.emulate.amdgcn.isa.control import ends_block
+from portkit.emulate.amdgcn.modes import with_modes
 from portkit.emulate.amdgcn.program import Argument, Instruction, Program
 from portkit.emulate.core.findings import Site, Unloadable, Unsupported
 
@@ -82,8 +85,11 @@ MODIFIERS = frozenset(
 )
 """Modifiers that the emulator knows by name; whether an instruction may carry one is its entry's to say."""
 
-NOT_READ = frozenset({"kernel", "inst_pref_size"})
-"""Directives without a number, or whose number is an expression over code sizes; neither changes a result."""
+NOT_READ = frozenset({"kernel", "inst_pref_size", "next_free_sgpr", "reserve_vcc", "uses_dynamic_stack"})
+"""Directives without a number, or with one that may be an expression over sizes or functions; none changes a result."""
+
+OF_FUNCTIONS = "num_vgpr"
+"""In an expression over functions; vector registers that their code names are there without it."""
 
 TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)(?::[^"]*)?"')
 LABEL = re.compile(r"([\w.$]+):")
@@ -92,7 +98,7 @@ LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+")
 FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
 FRAME = re.compile(r"([^\s\[\]@]+):(\d+):\d+")
 PIECE = re.compile(r"(?:[^\s\[(|]|\[[^\]]*\]|\([^)]*\)|\|[^|]*\|)+")
-FREE_FORM = re.compile(r"s_(waitcnt\w*|delay_alu|wait_\w+|sendmsg\w*|setreg\w*|getreg\w*)$")
+FREE_FORM = re.compile(r"s_(waitcnt\w*|delay_alu|wait_\w+|sendmsg\w*|setreg\w*|getreg\w*|denorm_mode|round_mode)$")
 """Instructions whose operands have a grammar of their own; kept as one string."""
 
 
@@ -182,7 +188,7 @@ class _Reader:
             self._file(code)
         elif code.startswith(".amdhsa_"):
             name, _, value = code[len(".amdhsa_") :].partition(" ")
-            if name not in NOT_READ:
+            if name not in NOT_READ and OF_FUNCTIONS not in value:
                 self.directives[name] = _integer(value.strip(), number, code)
         elif code.startswith(".p2align") and code.split()[1].rstrip(",") == "8":
             self.aligned.append(len(self.instructions))
@@ -288,6 +294,10 @@ def _argument(number: int, entry: dict[str, Any]) -> Argument:
     return Argument(name, int(entry[".offset"]), int(entry[".size"]), str(entry[".value_kind"]))
 
 
+def _branch_targets(instructions: Iterable[Instruction], labels: Mapping[str, int]) -> set[int]:
+    return {labels[name] for item in instructions if ends_block(item) for name in item.operands if name in labels}
+
+
 def parse(text: str) -> Program:
     """The kernel of an assembly text.
 
@@ -303,12 +313,15 @@ def parse(text: str) -> Program:
     read = _Reader(text)
     if not any(item.mnemonic == "s_endpgm" for item in read.instructions):
         raise Unloadable("the text has no s_endpgm; is it cut off?")
+    instructions, entries = resolve(read.instructions, read.labels)
+    flushes = read.directives.get("float_denorm_mode_32", 3) == 0
+    instructions = with_modes(instructions, {*entries, *_branch_targets(instructions, read.labels)}, flushes)
     try:
         return Program(
             name=str(kernel[".name"]),
             architecture=architecture,
             wave_size=int(kernel[".wavefront_size"]),
-            instructions=tuple(read.instructions),
+            instructions=instructions,
             labels=read.labels,
             aligned=tuple(at for at in read.aligned if 0 < at < len(read.instructions)),
             directives=read.directives,
@@ -318,6 +331,7 @@ def parse(text: str) -> Program:
             shared_bytes=int(kernel[".group_segment_fixed_size"]),
             scratch_bytes=int(kernel[".private_segment_fixed_size"]),
             text=text,
+            entries=entries,
         )
     except KeyError as error:
         raise Unloadable(f"the .amdgpu_metadata block lacks {error.args[0]}") from None

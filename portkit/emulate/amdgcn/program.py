@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ class Instruction:
     modifiers: Mapping[str, str]  # name → value; a flag has the value ""
     site: Site
     second: Instruction | None = None  # the other half of a dual-issue instruction
+    flushes32: bool = False  # whether it runs with float32 denormals flushed
 
     def flags(self, name: str, count: int, default: int = 0) -> tuple[int, ...]:
         """A modifier of the form ``name:[0,1]`` as integers, padded with its default."""
@@ -68,11 +70,17 @@ class Program:
     shared_bytes: int
     scratch_bytes: int  # a lane
     text: str = field(repr=False, default="")
+    entries: tuple[int, ...] = ()  # indices of instructions whose address the code takes: functions, far branches
 
     @property
     def explicit(self) -> tuple[Argument, ...]:
         """Arguments that the caller passes."""
         return tuple(item for item in self.arguments if not item.hidden)
+
+    @functools.cached_property
+    def index_of(self) -> Mapping[int, int]:
+        """Line → index of the instruction there."""
+        return {item.site.line: index for index, item in enumerate(self.instructions)}
 
     def directive(self, name: str, default: int = 0) -> int:
         """Value of a ``.amdhsa_`` directive."""

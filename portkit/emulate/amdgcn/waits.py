@@ -7,6 +7,8 @@ but the last n of its operations have ended, provided that they end in order, wh
 accesses don't: those need a wait for 0.
 
 This is judged on the program and not on a run, so it costs a run nothing, and ways that no wave takes are judged too.
+Not so for LDS accesses that are still out at a barrier: some barriers only keep waves in step, and others' data is
+touched behind a later one. The checker follows those through the run.
 
 Sources: CDNA3 ISA, "Manually Inserted Wait States", S_WAITCNT; RDNA3 ISA, "Data Dependency Resolution"; RDNA4
 ISA, the same; LLVM, AMDGPU usage, "Memory Model".
@@ -15,8 +17,8 @@ ISA, the same; LLVM, AMDGPU usage, "Memory Model".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from portkit.emulate.amdgcn.architecture import CDNA, Generation
@@ -35,7 +37,13 @@ _RESULTS = ("vmcnt", "lgkmcnt", "loadcnt", "dscnt", "kmcnt")
 
 _CROSSBAR = re.compile(r"ds_(b?permute|swizzle)_b32|ds_nop")
 
-Item: TypeAlias = tuple[File, int] | str
+_MOST = {"vmcnt": 63, "loadcnt": 63}
+"""Operations that a counter can hold: a wave that would issue one more stalls until the first has ended, and LLVM
+leaves out waits that this makes needless. Of other counters nothing is taken for ended."""
+
+Item: TypeAlias = tuple[File, int] | str | int
+"""A register, shared memory as a whole, or the LDS access of a line."""
+
 Key: TypeAlias = tuple[str, Item]  # counter, what the operation changes
 
 
@@ -192,8 +200,13 @@ class Counters:
         for item in event.used:
             for counter in _RESULTS:
                 out = self.out.get((counter, item))
-                if out and not _in_order(out, counter, item, event):
+                if out and not _in_order(out, counter, item, event) and not self._over((counter, item)):
                     yield (counter, item), out
+
+    def _over(self, key: Key) -> bool:
+        """Whether so many operations came later that this one has ended."""
+        most = _MOST.get(key[0])
+        return most is not None and self.out[key].ordered and self.later(key) >= most
 
 
 def _in_order(out: Out, counter: str, item: Item, event: Event) -> bool:
@@ -213,10 +226,30 @@ def join(left: State, right: State) -> State:
     return both
 
 
-def missing_waits(code: Code) -> dict[int, list[Finding]]:
-    """Instructions that use a result too early, by the first instruction of their block."""
+@dataclass(frozen=True)
+class Waits:
+    """What a program does too early."""
+
+    findings: Mapping[int, list[Finding]]  # by first instruction of a block: results used
+    loose: Mapping[int, frozenset[int]]  # instruction behind a barrier → lines of LDS accesses that may be out there
+
+
+def missing_waits(code: Code) -> Waits:
+    """Instructions that use a result too early, and barriers that LDS accesses may outlast."""
     generation = code.program.architecture.generation
     events = [event_of(item, generation) for item in code.compiled]
+    states = _states(code, events)
+    judged = {
+        start: _judge(events[start : code.blocks[start].after], Counters(dict(state)))
+        for start, state in states.items()
+    }
+    outlasted = any(isinstance(item, str) for found in judged.values() for item, _ in found)
+    findings = {first: [each for item, each in found if not isinstance(item, str)] for first, found in judged.items()}
+    return Waits({first: found for first, found in findings.items() if found}, _loose(code) if outlasted else {})
+
+
+def _states(code: Code, events: Sequence[Event]) -> Mapping[int, State]:
+    """What may be out at the start of each block."""
 
     def through(block: Block, state: State) -> State:
         counters = Counters(dict(state))
@@ -225,27 +258,56 @@ def missing_waits(code: Code) -> dict[int, list[Finding]]:
         return counters.state()
 
     start: State = {}
-    states = solve(code, start, through, join)
-    judged = {
-        start: _judge(events[start : code.blocks[start].after], Counters(dict(state)))
-        for start, state in states.items()
-    }
-    return {first: found for first, found in judged.items() if found}
+    return solve(code, start, through, join)
 
 
-def _judge(events: Iterable[Event], counters: Counters) -> list[Finding]:
-    """One finding an instruction."""
+def _judge(events: Iterable[Event], counters: Counters) -> list[tuple[Item, Finding]]:
+    """One finding an instruction, and what it is about."""
     found = []
     for event in events:
         for key, out in counters.too_early(event):
-            found.append(_finding(event.compiled, key, out))
+            found.append((key[1], _finding(event.compiled, key, out)))
             break
         counters.step(event)
     return found
 
 
+def _loose(code: Code) -> dict[int, frozenset[int]]:
+    """LDS accesses that may be out at each barrier, line by line."""
+    generation = code.program.architecture.generation
+    events = [_by_line(event_of(item, generation)) for item in code.compiled]
+    found: dict[int, frozenset[int]] = {}
+    for start, state in _states(code, events).items():
+        counters = Counters(dict(state))
+        for number in range(start, code.blocks[start].after):
+            if SHARED in events[number].used and (lines := _lines_out(counters)):
+                found[_behind_barrier(code, number)] = lines
+            counters.step(events[number])
+    return found
+
+
+def _by_line(event: Event) -> Event:
+    """The event with its LDS access told from others."""
+    if SHARED not in event.changed:
+        return event
+    return replace(event, changed={event.compiled.instruction.site.line})
+
+
+def _lines_out(counters: Counters) -> frozenset[int]:
+    return frozenset(item for _, item in counters.out if isinstance(item, int))
+
+
+def _behind_barrier(code: Code, number: int) -> int:
+    """Where waves go on: behind the instruction, or behind the wait that follows a signal."""
+    if code.compiled[number].instruction.mnemonic != "s_barrier_signal":
+        return number + 1
+    rest = enumerate(code.compiled[number:], number)
+    return next((n + 1 for n, item in rest if item.instruction.mnemonic == "s_barrier_wait"), number + 1)
+
+
 def _finding(compiled: Compiled, key: Key, out: Out) -> Finding:
     counter, item = key
+    assert not isinstance(item, int)
     what = item if isinstance(item, str) else f"{item[0].value}{item[1]}"
     verb = "of all waves used" if isinstance(item, str) else "used"
     message = f"{what} {verb} before a wait for {counter} has made sure of the operation of line {out.line}"

@@ -90,6 +90,10 @@ class Ledger:
         """Whether nothing orders an access of tag ``own`` behind one that left ``tags``."""
         return np.asarray((tags != 0) & (tags != own))
 
+    def graver(self, found: Mask, tags: Tags, own: Tags) -> Mask:
+        """Of the accesses that race, those to report."""
+        return found
+
     def together(self, tags: Tags, own: Tags) -> Tags:
         """Tag of what was read by both."""
         return np.where((tags == 0) | (tags == own), own, MANY)
@@ -137,7 +141,7 @@ class Ledger:
             if earlier is use and values and found.any():
                 found &= self._differ(values.before(), values.after(), place)
             if found.any():
-                return self._conflict(found, tags, place, earlier)
+                return self._conflict(self.graver(found, tags, own), tags, place, earlier)
         return None
 
     def _enter(self, use: Use, place: Offsets, own: Tags, values: Values | None) -> Conflict | None:
@@ -169,6 +173,64 @@ class Ledger:
         other = int(tags.reshape(-1)[which])
         byte = int(place.reshape(-1)[which]) * self.granule
         return Conflict(which * place.shape[0] // place.size, byte, other, use)
+
+
+class SharedLedger(Ledger):
+    """Who touched shared memory since the last barrier of each workgroup.
+
+    Reads are kept unjudged as long as nothing is written: mostly a barrier comes first.
+
+    Args:
+        groups: workgroups, one range of memory behind the other.
+        stride: bytes of each.
+    """
+
+    def __init__(self, groups: int, stride: int) -> None:
+        super().__init__(groups * stride)
+        self.stride = stride
+        self.kept: list[tuple[Offsets, int, Tags]] = []
+        self._reading: Mask = np.zeros(groups, np.bool_)  # have reads that are kept
+        self._passed: Mask = np.zeros(groups, np.bool_)  # a barrier, since the first of them
+        self._noted: Mask = np.zeros(groups, np.bool_)  # may have accesses in the tags
+        self._wrote: Mask = np.zeros(groups, np.bool_)  # may have writes there
+
+    def at_barrier(self, group: int) -> None:
+        """Order what a workgroup did before what comes."""
+        if self._noted[group]:
+            self.forget(group * self.stride, (group + 1) * self.stride)
+            self._noted[group] = self._wrote[group] = False
+        if self.kept:
+            self._passed[group] = True
+            if not (self._reading & ~self._passed).any():
+                self._drop()
+
+    def note_of(
+        self, groups: NDArray[np.int64], use: Use, at: Offsets, size: int, agents: Agents, values: Values | None = None
+    ) -> Conflict | None:
+        """As ``note``, of accesses by some workgroups."""
+        if use is Use.READ and not self._wrote[groups].any() and len(self.kept) * at.size < KEPT:
+            if self._passed[groups].any():
+                self._settle()
+            self.kept.append((at, size, agents))
+            self._reading[groups] = True
+            return None
+        self._settle()
+        self._noted[groups] = True
+        if use is not Use.READ:
+            self._wrote[groups] = True
+        return self.note(use, at, size, agents, values)
+
+    def _settle(self) -> None:
+        """Note what is kept, but for reads that a barrier has put in order since."""
+        self._noted |= self._reading
+        for at, size, agents in self.kept:
+            left = ~self._passed[at // self.stride]
+            self.note(Use.READ, at[left], size, agents[left])
+        self._drop()
+
+    def _drop(self) -> None:
+        self.kept.clear()
+        self._reading[:] = self._passed[:] = False
 
 
 _GROUP, _EPOCH = 32, 8
@@ -209,6 +271,11 @@ class GlobalLedger(Ledger):
         elsewhere = (tags >> _GROUP) != (own >> _GROUP)
         at_once = ((tags >> _EPOCH) == (own >> _EPOCH)) & (tags != own)
         return np.asarray((tags != 0) & (elsewhere | at_once))
+
+    def graver(self, found: Mask, tags: Tags, own: Tags) -> Mask:
+        """Those of several workgroups, where there are any: races within one may be without effect."""
+        elsewhere = found & ((tags >> _GROUP) != (own >> _GROUP))
+        return elsewhere if elsewhere.any() else found
 
     def together(self, tags: Tags, own: Tags) -> Tags:
         """What came before a barrier is forgotten."""

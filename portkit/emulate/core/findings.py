@@ -3,6 +3,7 @@
 Halt                    the emulation can't go on
 ├── Fault               the kernel did what no device lets pass; carries a Finding
 ├── Unsupported         the emulator does not model something the text asks for
+│   └── TooLarge        a launch that is over the caller's budget before it starts
 ├── Unloadable          the text can't be launched as it is: damaged, or of another architecture
 └── OverBudget          more lane-instructions than the caller allows
 """
@@ -28,6 +29,7 @@ class Kind(enum.StrEnum):
     UNWRITTEN_GLOBAL = "unwritten_global"
     SHARED_RACE = "shared_race"  # two waves, one byte, no barrier between
     GLOBAL_RACE = "global_race"  # two workgroups, one byte, not both atomic
+    WORKGROUP_RACE = "workgroup_race"  # two waves of a workgroup, one byte of global memory, no barrier between
     MISSING_WAIT = "missing_wait"  # a result used before its counter was waited for
     ORDER_DEPENDENT = "order_dependent"  # other bits under another order of waves
     DEADLOCK = "deadlock"
@@ -46,6 +48,7 @@ STATUS_OF = {
     Kind.UNWRITTEN_GLOBAL: Status.NONDETERMINISTIC,
     Kind.SHARED_RACE: Status.DATA_RACE,
     Kind.GLOBAL_RACE: Status.DATA_RACE,
+    Kind.WORKGROUP_RACE: Status.DATA_RACE,
     Kind.MISSING_WAIT: Status.DATA_RACE,
     Kind.ORDER_DEPENDENT: Status.NONDETERMINISTIC,
     Kind.DEADLOCK: Status.TIMEOUT,
@@ -121,6 +124,10 @@ class Unsupported(Halt):
         self.cause = cause
         self.site = site
         super().__init__(f"line {site.line} `{site.text}`: {cause}" if site else cause)
+
+
+class TooLarge(Unsupported):
+    """A launch of more lane-instructions than the caller allows, known before it starts."""
 
 
 class Unloadable(Halt):

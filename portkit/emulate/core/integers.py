@@ -104,11 +104,21 @@ def _permute_alike(high: Array, low: Array, selector: int) -> Array:
     return result
 
 
+def _permute_plain(high: Array, low: Array, selector: Array) -> Array:
+    """The permutation where no lane asks for a sign or a constant."""
+    octets = np.stack([low, high], axis=-1).view(np.uint8).reshape(-1)
+    codes = np.ascontiguousarray(selector).view(np.uint8).reshape(-1, 4)
+    place = codes + np.arange(0, octets.size, 8)[:, None]
+    return octets[place].view(np.uint32).reshape(low.shape)
+
+
 def permute_bytes(high: Array, low: Array, selector: Array) -> Array:
     """Four bytes chosen from ``high:low``: codes 0 to 7 a byte, 8 to 11 a sign, 12 zero, from 13 on 0xff."""
     chosen = np.asarray(selector).reshape(-1)
     if not np.any(chosen & np.uint32(0xF8F8_F8F8)) and (chosen == chosen[0]).all():
         return _permute_alike(high, low, int(chosen[0]))
+    if not np.any(chosen & np.uint32(0xF8F8_F8F8)):
+        return _permute_plain(*np.broadcast_arrays(high, low, selector))
     pair = (np.asarray(high).astype(np.uint64) << np.uint64(32)) | np.asarray(low).astype(np.uint64)
     codes = np.asarray(selector).astype(np.uint64)
     result = np.uint64(0)

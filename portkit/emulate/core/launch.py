@@ -14,6 +14,7 @@ from portkit.emulate.core.bytestore import Bytes
 from portkit.emulate.core.findings import Finding
 from portkit.emulate.core.memory import Contents, Memory
 from portkit.emulate.core.schedule import Order
+from portkit.emulate.core.written import Flags
 from portkit.model import Outcome
 
 POISON = 0x7FC0_DEAD
@@ -28,7 +29,9 @@ class Pointer:
 
     buffer: NDArray[Any]  # C-contiguous; written in place
     offset: int = 0  # bytes
-    written: bool = True  # False: the buffer's contents are not the caller's, and reading them is a finding
+    written: bool | Flags = (
+        True  # bytes that somebody wrote; reading others is a finding. An array is brought up to date
+    )
     name: str | None = None
 
 
@@ -65,6 +68,7 @@ class Emulation:
     outcome: Outcome
     findings: tuple[Finding, ...] = ()
     counts: Counts = field(default_factory=Counts)
+    over_budget: bool = False  # ended, or was refused, by the budget of the options
 
 
 def workgroup_ids(grid: Sequence[int]) -> list[Grid]:
@@ -79,7 +83,6 @@ class _Extent:
 
     start: int
     end: int
-    written: bool
     name: str
 
 
@@ -107,12 +110,15 @@ class Buffers:
         return self.memory.allocations[self._first + place].address + _start(pointer.buffer) - start + pointer.offset
 
     def write_back(self) -> None:
-        """Copy emulated memory into the caller's arrays."""
+        """Copy emulated memory, and which of it is written, into the caller's arrays."""
         for pointer in self._pointers.values():
             place = self._extent_of(pointer)
             at = _start(pointer.buffer) - self._extents[place].start
             target = _bytes(pointer.buffer)
             target[:] = self.memory.view(self._first + place)[at : at + target.size]
+            flags = self.memory.written_of(self._first + place)
+            if isinstance(pointer.written, np.ndarray) and flags is not None:
+                pointer.written[:] = flags[at : at + target.size]
 
     def _extent_of(self, pointer: Pointer) -> int:
         """Number of the extent that holds a buffer; extents are sorted and apart."""
@@ -121,12 +127,14 @@ class Buffers:
 
     def _contents(self, extent: _Extent) -> Contents:
         data: Bytes = np.zeros(extent.end - extent.start, np.uint8)
+        written: Flags = np.zeros(data.size, np.bool_)
         for pointer in self._pointers.values():
             at = _start(pointer.buffer) - extent.start
             source = _bytes(pointer.buffer)
             if at >= 0 and at + source.size <= data.size:
                 data[at : at + source.size] = source
-        return Contents(extent.name, data, extent.written)
+                written[at : at + source.size] |= pointer.written
+        return Contents(extent.name, data, True if written.all() else written)
 
 
 def _is_buffer(value: Value) -> bool:
@@ -152,7 +160,7 @@ def _start(array: NDArray[Any]) -> int:
 
 def _extent(pointer: Pointer) -> _Extent:
     start = _start(pointer.buffer)
-    return _Extent(start, start + pointer.buffer.nbytes, pointer.written, pointer.name or "buffer")
+    return _Extent(start, start + pointer.buffer.nbytes, pointer.name or "buffer")
 
 
 def _merge(extents: list[_Extent]) -> list[_Extent]:
@@ -160,8 +168,7 @@ def _merge(extents: list[_Extent]) -> list[_Extent]:
     merged: list[_Extent] = []
     for item in sorted(extents, key=lambda extent: (extent.start, extent.end)):
         if merged and item.start < merged[-1].end:
-            last = merged[-1]
-            last.end, last.written = max(last.end, item.end), last.written or item.written
+            merged[-1].end = max(merged[-1].end, item.end)
         else:
             merged.append(item)
     return merged

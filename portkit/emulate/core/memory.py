@@ -7,12 +7,13 @@ that an index that runs off a buffer meets no other one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from portkit.emulate.core.bytestore import Bytes, ByteStore, Offsets, Words
+from portkit.emulate.core.written import Flags, WrittenBytes
 
 BASE = 0x7E00_0000_0000
 """Address of the first byte: within the 47 bits that user space has on both vendors' hosts."""
@@ -49,7 +50,7 @@ class Contents:
 
     name: str
     data: Bytes  # one dimension; copied
-    written: bool = True  # False: reading a byte that the kernel has not written is a finding
+    written: bool | Flags = True  # by byte; reading one that is not, and that the kernel has not written, is a finding
 
 
 def lay_out(contents: list[Contents]) -> tuple[list[Allocation], int]:
@@ -69,7 +70,7 @@ class Memory(ByteStore):
         contents: what each allocation holds at the start, in the order of its offsets.
 
     Attributes:
-        written: one bool a byte, or None where every allocation was written by the host.
+        written: which bytes, or None where every allocation was written by the host.
     """
 
     def __init__(self, contents: list[Contents]) -> None:
@@ -77,21 +78,35 @@ class Memory(ByteStore):
         super().__init__(np.zeros(size, np.uint8))
         self._starts = np.array([item.start for item in self.allocations], np.int64)
         self._ends = np.array([item.end for item in self.allocations], np.int64)
-        self.written: NDArray[np.bool_] | None = None
+        self.written: WrittenBytes | None = None
         self._fill(contents)
 
     def _fill(self, contents: list[Contents]) -> None:
-        if not all(item.written for item in contents):
-            self.written = np.zeros(self.bytes.size, np.bool_)
+        if not all(item.written is True for item in contents):
+            self.written = WrittenBytes(self.bytes.size)
         for place, item in zip(self.allocations, contents, strict=True):
             self.bytes[place.start : place.end] = item.data
             if self.written is not None:
-                self.written[place.start : place.end] = item.written
+                self.written.flags[place.start : place.end] = item.written
 
     def view(self, index: int) -> Bytes:
         """Bytes of one allocation, not a copy."""
         place = self.allocations[index]
         return self.bytes[place.start : place.end]
+
+    def contents(self) -> list[Bytes]:
+        """Copies of all allocations."""
+        return [self.view(index).copy() for index in range(len(self.allocations))]
+
+    def restore(self, contents: Sequence[Bytes]) -> None:
+        """Write all allocations as ``contents`` gave them."""
+        for index, data in enumerate(contents):
+            self.view(index)[:] = data
+
+    def written_of(self, index: int) -> Flags | None:
+        """Which bytes of one allocation are written, not a copy; None: all."""
+        place = self.allocations[index]
+        return None if self.written is None else self.written.flags[place.start : place.end]
 
     def first_outside(self, at: Offsets, size: int) -> int | None:
         """Index of the first access of ``size`` bytes that is not wholly in one allocation."""
@@ -115,10 +130,7 @@ class Memory(ByteStore):
 
     def first_unwritten(self, at: Offsets, size: int) -> int | None:
         """Index of the first access that reads a byte nothing wrote."""
-        if self.written is None:
-            return None
-        known = self.written[at[:, None] + np.arange(size)].all(axis=1)
-        return None if known.all() else int(np.argmin(known))
+        return None if self.written is None else self.written.first_missing(at, size)
 
     def store(self, at: Offsets, size: int, words: Words) -> None:
         """As ``ByteStore.store``; the bytes count as written."""
@@ -128,4 +140,4 @@ class Memory(ByteStore):
     def mark(self, at: Offsets, size: int) -> None:
         """Count bytes as written."""
         if self.written is not None:
-            self.written[at[:, None] + np.arange(size)] = True
+            self.written.mark(at, size)

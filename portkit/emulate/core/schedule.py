@@ -23,7 +23,7 @@ class Order(enum.StrEnum):
     CONVERGED = "converged"  # the lowest program counter first: most waves at once, the fastest
     FORWARD = "forward"  # one wave of each workgroup at a time, the first one that can
     REVERSE = "reverse"  # the last one that can
-    SEEDED = "seeded"  # by chance, anew at every step
+    SEEDED = "seeded"  # half of them by chance, then, once none of those can go on, the rest, and so on
 
 
 @dataclass
@@ -42,6 +42,8 @@ class Schedule:
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng(self.seed)
+        self._turn: NDArray[np.bool_] = np.zeros(0, np.bool_)  # waves whose turn it is
+        self._everyone = True  # whether that is all
 
     def workgroups(self, count: int) -> NDArray[np.int64]:
         """Order in which workgroups start."""
@@ -55,7 +57,18 @@ class Schedule:
         self.picks += 1
         if self.order is Order.CONVERGED:
             return self._by_counter(ready, pc)
+        if self.order is Order.SEEDED:
+            return self._by_counter(self._on_turn(ready), pc)
         return self._one_wave_a_group(ready, pc, per_group)
+
+    def _on_turn(self, ready: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Ready waves whose turn it is: of half of them and of all alternately."""
+        over = self._turn.size != ready.size or not (self._turn & ready).any()
+        if over or self.picks % self.patience == 0:  # that half may spin on a lock that another wave holds
+            self._everyone = not self._everyone
+            self._turn = self._random.random(ready.size) < (1.0 if self._everyone else 0.5)
+        chosen = self._turn & ready
+        return chosen if chosen.any() else ready
 
     def _by_counter(self, ready: NDArray[np.bool_], pc: NDArray[np.int64]) -> NDArray[np.bool_]:
         at = pc[ready]
@@ -70,8 +83,6 @@ class Schedule:
         return self._by_counter(first, pc)
 
     def _ranks(self, waves: int, per_group: int) -> NDArray[np.int64]:
-        if self.order is Order.SEEDED:
-            return self._random.permutation(waves).astype(np.int64)
         ranks: NDArray[np.int64] = np.arange(waves, dtype=np.int64) % per_group
         turned = self.picks % self.patience == self.patience // 2
         return per_group - 1 - ranks if (self.order is Order.REVERSE) != turned else ranks

@@ -24,7 +24,7 @@ from portkit.run.counters import Profiler, Table, Trouble
 from portkit.run.counters.orders import ORDERS, PROGRESS, Kind, Orders, Step, steps
 from portkit.run.jobs import Limits
 from portkit.run.processes import MARK, describe_exit, end_processes
-from portkit.run.scrub import tail
+from portkit.run.scrub import scrub, tail
 
 PROGRAM: Final = "portkit.run.counters.profiled"
 
@@ -107,7 +107,11 @@ def run_profiler(
         told: told now and then how it gets on.
     """
     with tempfile.TemporaryDirectory(prefix="portkit-counters-") as folder:
-        child = _Child(profiler, orders, Path(folder))
+        try:
+            child = _Child(profiler, orders, Path(folder))
+        except OSError as error:  # it was there when it was looked for
+            gone = Trouble(f"{profiler.tool} does not start: {scrub(str(error))}", "reinstall it")
+            return Ran(Progress(), None, gone, good=False, ending=gone.message)
         try:
             return child.watch(limits, stop, told)
         finally:

@@ -40,10 +40,10 @@ KERNELS: Final = "kernels"
 CHEAP: Final = (EAGER, "torch")
 """Baselines that need nothing loaded under the profiler but PyTorch."""
 
-MOST_CALLS: Final = 5
+MOST_CALLS: Final = 3
 """Calls of a function that are counted at most; the one of median duration is told of."""
 
-MOST_KERNELS: Final = 9
+MOST_KERNELS: Final = 6
 """Kernels of one function that are counted at most, but for those of its first call."""
 
 EVERYTHING_OPTION: Final = "--portkit-count-all"

@@ -16,6 +16,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from portkit.run.shim.autocast import cast_for_autocast
+from portkit.run.shim.wider import widen_operands
 
 CLAIMED = torch.device("cuda", 0)
 _DEVICE_TEXT = re.compile(r"cuda(:\d+)?")
@@ -53,7 +54,7 @@ class ClaimDevice(TorchFunctionMode):
         if type(named.get("device")) is int:
             named["device"] = self.backing
         pinned = named.pop("pin_memory", None)  # pinning needs a driver
-        args, named = cast_for_autocast(func, args, named, self.holds)
+        args, named = widen_operands(func, *cast_for_autocast(func, args, named, self.holds))
         result = func(*(self.real(a) for a in args), **{k: self.real(v) for k, v in named.items()})
         return _pin(result) if pinned else result
 

@@ -167,6 +167,14 @@ def autocast(x):
     return run(product.reshape(-1)[: x.numel()])
 
 
+def wider_product(x):
+    low = x.reshape(-1, 16).to(torch.bfloat16)
+    product = torch.mm(low, low.t(), out_dtype=torch.float32)  # as of GPUs alone
+    torch.addmm(product, low, low.t(), out_dtype=torch.float32, out=product)
+    assert product.dtype == torch.float32
+    return run(product.reshape(-1)[: x.numel()])
+
+
 def in_a_thread(x):
     y = []
     thread = threading.Thread(target=lambda: y.append(run(torch.ones(256, device="cuda"))))
@@ -371,6 +379,7 @@ FUNCTIONS = (
     asks_the_binary,
     graph,
     autocast,
+    wider_product,
     in_a_thread,
     reads_values,
     host_tensor_to_a_kernel,

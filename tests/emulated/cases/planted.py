@@ -77,13 +77,48 @@ def wrong_stride(x):
 @triton.jit
 def _accumulate(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    y = tl.load(y_ptr + i, mask=i < n)
+    y = tl.load(y_ptr + i, mask=i < n)  # fault
     tl.store(y_ptr + i, y + tl.load(x_ptr + i, mask=i < n), mask=i < n)
 
 
 def unwritten_accumulator(x):
     y = torch.empty_like(x)
     _accumulate[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+def partly_initialised(x):
+    """One launch sets all but the last element, the next one adds to all: the last one may be anything."""
+    y = torch.empty_like(x)
+    _double[blocks(x)](x, y, x.numel() - 1, BLOCK=BLOCK)
+    _accumulate[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+def wholly_initialised(x):
+    """Half by a kernel, half by the host, some of it with the very word that fills fresh memory."""
+    y = torch.empty_like(x)
+    half = x.numel() // 2 - 1
+    y.view(torch.int16)[2 * half :] = -15 + torch.arange(13, dtype=torch.int16).repeat(200)[: 2 * (x.numel() - half)]
+    _accumulate[(1,)](x, y[half + 1 :], 100, BLOCK=BLOCK)
+    _double[blocks(x)](x, y, half, BLOCK=BLOCK)
+    y[half:].copy_(x[half:] * 2)
+    _accumulate[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _reversed(x_ptr, room_ptr, y_ptr, n, BLOCK: tl.constexpr, BARRIER: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(room_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+    if BARRIER:
+        tl.debug_barrier()
+    tl.store(y_ptr + i, tl.load(room_ptr + n - 1 - i, mask=i < n), mask=i < n)  # fault
+
+
+def reverse(x, barrier):
+    room, y = torch.empty_like(x), torch.empty_like(x)
+    _reversed[(1,)](x, room, y, x.numel(), BLOCK=1024, BARRIER=barrier, num_warps=8)
     return y
 
 
@@ -139,6 +174,112 @@ def strange(x):
     y = torch.empty_like(x)
     _strange[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
     return y
+
+
+@triton.jit
+def _endless(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    while tl.sum(x) != tl.sum(x) + 1:  # fault
+        x += 1
+    tl.store(y_ptr + i, x, mask=i < n)
+
+
+def endless(x):
+    y = torch.empty_like(x)
+    _endless[(1,)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
+@triton.jit
+def _trapping(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    x = tl.inline_asm_elementwise("s_trap 2\n\tv_mov_b32 $0, $1", "=v,v", [x], tl.float32, False, 1)  # fault
+    tl.store(y_ptr + i, x * 2, mask=i < n)
+
+
+def trapping(x):
+    y = torch.empty_like(x)
+    _trapping[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _asserted(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.device_assert(x < 2, "too large")
+    tl.store(y_ptr + i, x * 2, mask=i < n)
+
+
+def asserted(x):
+    y = torch.empty_like(x)
+    _asserted[blocks(x)](x, y, x.numel(), BLOCK=BLOCK, debug=True)
+    return y
+
+
+@triton.jit
+def _printing(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.device_print("x", x)
+    tl.store(y_ptr + i, x * 2, mask=i < n)
+
+
+def printing(x):
+    y = torch.empty_like(x)
+    _printing[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _counted(counter_ptr, x_ptr, y_ptr, n, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    bytes_ptr = counter_ptr.to(tl.pointer_type(tl.int8)) + SHIFT
+    tl.atomic_add(bytes_ptr.to(tl.pointer_type(tl.int32)), 1)  # fault
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) * 2, mask=i < n)
+
+
+def misaligned_atomic(x):
+    y, counter = torch.empty_like(x), torch.zeros(4, dtype=torch.int32, device=x.device)
+    _counted[blocks(x)](counter, x, y, x.numel(), SHIFT=2, BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def _misaligned(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    shifted = (x_ptr.to(tl.pointer_type(tl.int8)) + 2).to(tl.pointer_type(tl.float32))
+    x = tl.load(shifted + i, mask=i < n - 1, other=0.0)
+    tl.store(y_ptr + i, x, mask=i < n)
+
+
+def misaligned_load(x):
+    y = torch.empty_like(x)
+    _misaligned[blocks(x)](x, y, x.numel(), BLOCK=BLOCK)
+    return y
+
+
+def two_bytes_on(x):
+    """What a load from two bytes further on finds, and a zero at the end."""
+    raw = x.to(torch.float32).contiguous().view(torch.uint8).view(-1)
+    return torch.cat([raw[2:-2].clone().view(torch.float32), x.new_zeros(1)])
+
+
+@triton.jit
+def _shifted(y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i + 1, tl.load(y_ptr + i, mask=i < n), mask=i < n)  # fault
+
+
+def aliasing(x):
+    """The output is the input moved by one: what a program reads, the one before it writes."""
+    whole = torch.empty(x.numel() + 1, device=x.device)
+    whole[:-1] = x
+    whole[-1:] = 0
+    _shifted[blocks(x)](whole, x.numel(), BLOCK=BLOCK)
+    return whole[1:]
 
 
 class _Doubled(torch.autograd.Function):
@@ -205,12 +346,29 @@ def twice(x):
     return x * 2
 
 
+def twice_on_gfx942(x):
+    """An unfused chain that asks where it is, as one does whose dtypes differ by architecture."""
+    where = torch.cuda.get_device_properties(x.device).gcnArchName if x.device.type == "cuda" else "cpu"
+    return twice(x) if where.startswith("gfx942") else x.double()
+
+
 CASES = (
     declare("off_by_one", off_by_one, twice),
     declare("overflow", overflow, twice),
     declare("wrong_stride", wrong_stride, twice, small_shapes=((10, 100),)),
     declare("unwritten_accumulator", unwritten_accumulator, lambda x: x * 1),
+    declare("partly_initialised", partly_initialised, lambda x: x * 3),
+    declare("wholly_initialised", wholly_initialised, lambda x: x * 3),
+    declare("with_barrier", lambda x: reverse(x, barrier=True), lambda x: x.flip(0)),
+    declare("without_barrier", lambda x: reverse(x, barrier=False), lambda x: x.flip(0)),
     declare("last_wins", last_wins, lambda x: x[-1]),
+    declare("endless", endless, twice),
+    declare("trapping", trapping, twice),
+    declare("asserted", asserted, twice),
+    declare("printing", printing, twice),
+    declare("misaligned_atomic", misaligned_atomic, twice),
+    declare("misaligned_load", misaligned_load, two_bytes_on),
+    declare("aliasing", aliasing, torch.clone),
     declare("huge_grid", huge_grid, twice),
     declare("too_many_threads", too_many_threads, twice),
     declare("no_kernel", no_kernel, twice),
@@ -219,6 +377,7 @@ CASES = (
     declare("backward_fault", _Doubled.apply, twice, directions=(Direction.FORWARD, Direction.BACKWARD)),
     declare("arguments", arguments, lambda x: x * 11.0),
     declare("tuned", tuned, twice),
+    declare("asking_chain", tuned, twice_on_gfx942),
     declare("described", described, twice, small_shapes=((10, 100),), family_gaps={"tail": "strides of 16 bytes"}),
 )
 globals().update({f"_{case.name}_case": case for case in CASES})

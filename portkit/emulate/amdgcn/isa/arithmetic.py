@@ -14,7 +14,7 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ALL, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Read, Step, Write
-from portkit.emulate.amdgcn.isa.registry import Entry
+from portkit.emulate.amdgcn.isa.registry import Approximation, Entry, Operands
 from portkit.emulate.amdgcn.lanes import CONTROLS, LanePermutation, permutation_of
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import File, Type
@@ -53,6 +53,11 @@ class Arithmetic:
     function: Function
     accumulate: bool = False  # the destination is the last source
 
+    @property
+    def operands(self) -> Operands:
+        """The types alone."""
+        return Operands(self.result, self.sources, self.accumulate)
+
 
 def arithmetic(
     signature: str,
@@ -61,10 +66,11 @@ def arithmetic(
     *,
     accumulate: bool = False,
     generations: frozenset[Generation] = ALL,
+    approximation: Approximation | None = None,
 ) -> Entry:
     """Table row for a signature such as ``"F32 = F32 F32"``."""
     row = row_of(signature, function, accumulate=accumulate)
-    return Entry(lambda decoder: build(decoder, row), section, generations)
+    return Entry(lambda decoder: build(decoder, row), section, generations, row.operands, approximation)
 
 
 def row_of(signature: str, function: Function, *, accumulate: bool = False) -> Arithmetic:

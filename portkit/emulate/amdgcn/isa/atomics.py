@@ -12,17 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from portkit.emulate.amdgcn.architecture import CDNA, RDNA
+from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.lds import shared_address
 from portkit.emulate.amdgcn.isa.memory import CACHE_HINTS, Addresses, buffer_addresses, global_addresses
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine, Mask
 from portkit.emulate.core import floats
 from portkit.emulate.core.bytestore import ByteStore, Offsets
-
-_MEMORY = "CDNA3 ISA, MUBUF and FLAT Instructions; RDNA3 ISA, MUBUF and FLAT, SCRATCH and GLOBAL Instructions"
-_LDS = "CDNA3 ISA, LDS & GDS Instructions; RDNA3 ISA, LDS & GDS Instructions"
 
 
 @dataclass(frozen=True)
@@ -267,22 +265,44 @@ def _shared_names() -> dict[str, Operation]:
     return table | {"add_f32": _ADD_F32, "add_f64": _ADD_F64}
 
 
+_RDNA3, _RDNA4 = frozenset({Generation.RDNA3}), frozenset({Generation.RDNA4})
+_FLOATS: dict[str, frozenset[Generation]] = {
+    "add_f32": ALL,
+    "add_f64": CDNA,
+    "pk_add_f16": CDNA | _RDNA4,
+    "pk_add_bf16": CDNA - {Generation.CDNA2} | _RDNA4,
+    **{f"{name}_f64": CDNA for name in ("min", "max")},
+    **{f"{name}_f32": _RDNA3 for name in ("min", "max")},
+    **{f"{name}_num_f32": _RDNA4 for name in ("min", "max")},
+}
+
+
+def _generations(name: str) -> frozenset[Generation]:
+    """Those that call a global or buffer atomic so: RDNA says the type of integers, CDNA does not."""
+    return _FLOATS.get(name) or (RDNA if name[-3:] in {"u32", "u64", "b32", "b64", "i32", "i64"} else CDNA)
+
+
+def _shared_generations(name: str) -> frozenset[Generation]:
+    return _RDNA4 if "_num_" in name else CDNA | _RDNA3 if name in {"min_f32", "max_f32"} else _FLOATS.get(name, ALL)
+
+
 def _tables() -> dict[str, Entry]:
     table = {}
     for name, operation in _named().items():
-        table[f"global_atomic_{name}"] = Entry(_memory_atomic(operation, buffer=False), _MEMORY)
-        table[f"buffer_atomic_{name}"] = Entry(_memory_atomic(operation, buffer=True), _MEMORY)
+        having = _generations(name)
+        table[f"global_atomic_{name}"] = Entry(_memory_atomic(operation, buffer=False), sections.FLAT, having)
+        table[f"buffer_atomic_{name}"] = Entry(_memory_atomic(operation, buffer=True), sections.BUFFER, having)
     for name, operation in _shared_names().items():
-        table[f"ds_{name}"] = Entry(_shared_atomic(operation, wanted=False), _LDS)
-        stem, _, kind = name.rpartition("_")
-        table[f"ds_{stem}_rtn_{kind}"] = Entry(_shared_atomic(operation, wanted=True), _LDS)
+        having, (stem, _, kind) = _shared_generations(name), name.rpartition("_")
+        table[f"ds_{name}"] = Entry(_shared_atomic(operation, wanted=False), sections.LDS, having)
+        table[f"ds_{stem}_rtn_{kind}"] = Entry(_shared_atomic(operation, wanted=True), sections.LDS, having)
     for bits, operations in ((32, _WORD), (64, _DOUBLE)):
-        table[f"ds_wrxchg_rtn_b{bits}"] = Entry(_shared_atomic(operations["swap"], wanted=True), _LDS, CDNA)
-        table[f"ds_storexchg_rtn_b{bits}"] = Entry(_shared_atomic(operations["swap"], wanted=True), _LDS, RDNA)
+        table[f"ds_wrxchg_rtn_b{bits}"] = Entry(_shared_atomic(operations["swap"], wanted=True), sections.LDS, CDNA)
+        table[f"ds_storexchg_rtn_b{bits}"] = Entry(_shared_atomic(operations["swap"], wanted=True), sections.LDS, RDNA)
         for suffix, wanted in (("", False), ("_rtn", True)):
             build = _shared_atomic(operations["cmpswap"], wanted)
-            table[f"ds_cmpst{suffix}_b{bits}"] = Entry(build, _LDS, CDNA)
-            table[f"ds_cmpstore{suffix}_b{bits}"] = Entry(build, _LDS, RDNA)
+            table[f"ds_cmpst{suffix}_b{bits}"] = Entry(build, sections.LDS, CDNA)
+            table[f"ds_cmpstore{suffix}_b{bits}"] = Entry(build, sections.LDS, RDNA)
     return table
 
 

@@ -9,14 +9,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from portkit.emulate.amdgcn.architecture import CDNA, RDNA
+from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
+from portkit.emulate.amdgcn.isa.arithmetic import permutation
 from portkit.emulate.amdgcn.isa.registry import Entry, table_of
+from portkit.emulate.amdgcn.lanes import LanePermutation
 from portkit.emulate.amdgcn.machine import Array, Machine, Mask
 from portkit.emulate.amdgcn.operands import Type
 
-_SECTION = "CDNA3 ISA, VOP2 Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
 _TOP = 0xFFFF_FFFF
+_RDNA4 = frozenset({Generation.RDNA4})
 
 
 def _sum(sign: int, swap: bool) -> Callable[[Array, Array, Array], Array]:
@@ -37,7 +40,8 @@ def _with_carry(sign: int, swap: bool, carry_in: bool) -> Callable[[Decoder], St
     def build(decoder: Decoder) -> Step:
         decoder.need(5 if carry_in else 4)
         texts = decoder.operands
-        left, right = (decoder.vector(text, Type.U32) for text in texts[2:4])
+        left = decoder.vector(texts[2], Type.U32, permutation=_whole_permutation(decoder))
+        right = decoder.vector(texts[3], Type.U32)
         carry = decoder.mask(texts[4]) if carry_in else None
         write, write_carry = decoder.vector_result(texts[0], Type.U32), decoder.mask_result(texts[1])
         none: Mask = np.zeros((1, 1), np.bool_)
@@ -51,6 +55,19 @@ def _with_carry(sign: int, swap: bool, carry_in: bool) -> Callable[[Decoder], St
         return step
 
     return build
+
+
+def _whole_permutation(decoder: Decoder) -> LanePermutation | None:
+    """DPP that writes every lane; what the carry of another lane would be, no document says."""
+    moved = permutation(decoder)
+    if moved is not None and not (moved.zero_invalid and moved.enabled.all()):
+        raise decoder.unsupported("carries of lanes that a permutation leaves alone")
+    return moved
+
+
+def _sixty_fifth_bit(a: Array, b: Array, total: Array) -> Array:
+    """Sign of the exact sum of two int64, which is its bit 64: that of the wrapped one, unless it overflowed."""
+    return np.asarray((total < 0) ^ (((a ^ total) & (b ^ total)) < 0))
 
 
 def _multiply_add(signed: bool) -> Callable[[Decoder], Step]:
@@ -67,7 +84,7 @@ def _multiply_add(signed: bool) -> Callable[[Decoder], Step]:
             product = np.asarray(left(machine)).astype(wide.dtype) * np.asarray(right(machine)).astype(wide.dtype)
             term = addend(machine)
             total = machine.spread(product + term)
-            carry = ((product ^ total) & (term ^ total)) < 0 if signed else total < product
+            carry = _sixty_fifth_bit(product, term, total) if signed else total < product
             write(machine, total)
             write_carry(machine, machine.spread(carry))
 
@@ -77,16 +94,18 @@ def _multiply_add(signed: bool) -> Callable[[Decoder], Step]:
 
 
 TABLE: dict[str, Entry] = {
-    **table_of(_with_carry(1, False, False), _SECTION, "v_add_co_u32"),
-    **table_of(_with_carry(-1, False, False), _SECTION, "v_sub_co_u32"),
-    **table_of(_with_carry(-1, True, False), _SECTION, "v_subrev_co_u32"),
-    **table_of(_with_carry(1, False, True), _SECTION, "v_addc_co_u32", CDNA),
-    **table_of(_with_carry(-1, False, True), _SECTION, "v_subb_co_u32", CDNA),
-    **table_of(_with_carry(-1, True, True), _SECTION, "v_subbrev_co_u32", CDNA),
-    **table_of(_with_carry(1, False, True), _SECTION, "v_add_co_ci_u32", RDNA),
-    **table_of(_with_carry(-1, False, True), _SECTION, "v_sub_co_ci_u32", RDNA),
-    **table_of(_with_carry(-1, True, True), _SECTION, "v_subrev_co_ci_u32", RDNA),
-    **table_of(_multiply_add(False), _SECTION, "v_mad_u64_u32 v_mad_co_u64_u32"),
-    **table_of(_multiply_add(True), _SECTION, "v_mad_i64_i32 v_mad_co_i64_i32"),
+    **table_of(_with_carry(1, False, False), sections.VOP2_OR_VOP3, "v_add_co_u32"),
+    **table_of(_with_carry(-1, False, False), sections.VOP2_OR_VOP3, "v_sub_co_u32"),
+    **table_of(_with_carry(-1, True, False), sections.VOP2_OR_VOP3, "v_subrev_co_u32"),
+    **table_of(_with_carry(1, False, True), sections.VOP2_OR_VOP3, "v_addc_co_u32", CDNA),
+    **table_of(_with_carry(-1, False, True), sections.VOP2_OR_VOP3, "v_subb_co_u32", CDNA),
+    **table_of(_with_carry(-1, True, True), sections.VOP2_OR_VOP3, "v_subbrev_co_u32", CDNA),
+    **table_of(_with_carry(1, False, True), sections.VOP2_OR_VOP3, "v_add_co_ci_u32", RDNA),
+    **table_of(_with_carry(-1, False, True), sections.VOP2_OR_VOP3, "v_sub_co_ci_u32", RDNA),
+    **table_of(_with_carry(-1, True, True), sections.VOP2_OR_VOP3, "v_subrev_co_ci_u32", RDNA),
+    **table_of(_multiply_add(False), sections.VOP3, "v_mad_u64_u32", ALL - _RDNA4),
+    **table_of(_multiply_add(False), sections.VOP3, "v_mad_co_u64_u32", _RDNA4),
+    **table_of(_multiply_add(True), sections.VOP3, "v_mad_i64_i32", ALL - _RDNA4),
+    **table_of(_multiply_add(True), sections.VOP3, "v_mad_co_i64_i32", _RDNA4),
 }
 """Mnemonic → entry."""

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from portkit.emulate.amdgcn.architecture import RDNA
 from portkit.emulate.amdgcn.decode import Decoder, Read, Step, take_apart
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import Arithmetic, permutation, result_write
 from portkit.emulate.amdgcn.isa.registry import Entry
 from portkit.emulate.amdgcn.machine import Array, Machine, Mask
 from portkit.emulate.amdgcn.operands import Type
-
-_SECTION = "CDNA3 ISA, VOPC Instructions; RDNA3 ISA, VOPC Instructions"
 
 Relation = Callable[[Any, Any], Any]
 
@@ -41,6 +41,7 @@ RELATIONS: dict[str, Relation] = {
 """Condition → function; the negated forms are true for NaN."""
 
 _FLOAT_ONLY = {"lg", "o", "u", "nlt", "nle", "ngt", "nge", "nlg", "neq"}
+_INTEGER_ONLY = {"ne"}
 _KINDS = {
     "f16": Type.F16,
     "f32": Type.F32,
@@ -118,14 +119,14 @@ def _comparisons() -> dict[str, Entry]:
     table = {}
     for condition, relation in RELATIONS.items():
         for suffix, kind in _KINDS.items():
-            if not kind.floating and condition in _FLOAT_ONLY:
+            if condition in (_INTEGER_ONLY if kind.floating else _FLOAT_ONLY):
                 continue
             for prefix in ("cmp", "cmpx"):
                 build = _comparison(relation, (kind, kind), prefix == "cmpx")
-                table[f"v_{prefix}_{condition}_{suffix}"] = Entry(build, _SECTION)
+                table[f"v_{prefix}_{condition}_{suffix}"] = Entry(build, sections.VOPC)
     for prefix in ("cmp", "cmpx"):
         build = _comparison(classify, (Type.F32, Type.U32), prefix == "cmpx")
-        table[f"v_{prefix}_class_f32"] = Entry(build, _SECTION)
+        table[f"v_{prefix}_class_f32"] = Entry(build, sections.VOPC)
     return table
 
 
@@ -158,7 +159,7 @@ def _select16(decoder: Decoder) -> Step:
 
 TABLE: dict[str, Entry] = {
     **_comparisons(),
-    "v_cndmask_b32": Entry(_select, "CDNA3 ISA, VOP2 Instructions; RDNA3 ISA, VOP2 Instructions"),
-    "v_cndmask_b16": Entry(_select16, "RDNA3 ISA, VOP3 & VOP3SD Instructions"),
+    "v_cndmask_b32": Entry(_select, sections.VOP2),
+    "v_cndmask_b16": Entry(_select16, sections.RDNA3_VOP3, RDNA),
 }
 """Mnemonic → entry."""

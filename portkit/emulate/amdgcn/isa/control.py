@@ -13,15 +13,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from portkit.emulate.amdgcn.architecture import ALL, Generation
+from portkit.emulate.amdgcn.addresses import BYTES, address_of
+from portkit.emulate.amdgcn.architecture import ALL, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.registry import Build, Entry, base_name, table_of
 from portkit.emulate.amdgcn.machine import Machine, Mask
-from portkit.emulate.amdgcn.program import Instruction
+from portkit.emulate.amdgcn.operands import Type
+from portkit.emulate.amdgcn.program import Instruction, Program
 from portkit.emulate.core.findings import Fault, Finding, Kind
 from portkit.emulate.core.schedule import ENDED, WAITING
 
-_SOPP = "CDNA3 ISA, SOPP Instructions; RDNA3 ISA, SOPP Instructions"
 RDNA4_ONLY = frozenset({Generation.RDNA4})
 
 CONDITIONS: dict[str, Callable[[Machine], Mask]] = {
@@ -34,7 +36,10 @@ CONDITIONS: dict[str, Callable[[Machine], Mask]] = {
 }
 """Conditional branch → waves that take it."""
 
-ENDS_BLOCK = frozenset({*CONDITIONS, "s_branch", "s_endpgm", "s_barrier", "s_barrier_wait", "s_trap"})
+JUMPS = frozenset({"s_setpc_b64", "s_swappc_b64"})
+"""Go where a register pair says."""
+
+ENDS_BLOCK = frozenset({*CONDITIONS, *JUMPS, "s_branch", "s_endpgm", "s_barrier", "s_barrier_wait", "s_trap"})
 """Instructions after which the waves of a group may part."""
 
 
@@ -59,6 +64,42 @@ def _branch(decoder: Decoder) -> Step:
         machine.pc[machine.select] = target
 
     return step
+
+
+def _own_address(decoder: Decoder) -> int:
+    """Of the instruction behind this one."""
+    return address_of(decoder.program.index_of[decoder.instruction.site.line] + 1)
+
+
+def _get_address(decoder: Decoder) -> Step:
+    """s_getpc_b64."""
+    decoder.need(1)
+    write, address = decoder.scalar_result(decoder.operands[0], Type.U64), np.uint64(_own_address(decoder))
+    return lambda machine: write(machine, np.asarray(address))
+
+
+def _jump(decoder: Decoder) -> Step:
+    """s_setpc_b64, and s_swappc_b64, which leaves the address behind it."""
+    decoder.need(1, 2)
+    read = decoder.scalar(decoder.operands[-1], Type.U64)
+    returns = len(decoder.operands) == 2
+    write = decoder.scalar_result(decoder.operands[0], Type.U64) if returns else None
+    address, known = np.uint64(_own_address(decoder)), {*decoder.program.entries, *return_points(decoder.program)}
+
+    def step(machine: Machine) -> None:
+        target = np.array(read(machine), np.uint64).reshape(-1) // np.uint64(BYTES)
+        if not known.issuperset(target.tolist()):
+            raise decoder.unsupported("jump to an address that is neither a symbol's nor behind a call")
+        if write:
+            write(machine, np.asarray(address))
+        machine.pc[machine.select] = target.astype(np.int64)
+
+    return step
+
+
+def return_points(program: Program) -> list[int]:
+    """Instructions behind calls."""
+    return [index + 1 for index, item in enumerate(program.instructions) if item.mnemonic == "s_swappc_b64"]
 
 
 def _conditional(condition: Callable[[Machine], Mask]) -> Build:
@@ -143,19 +184,33 @@ def _nothing(decoder: Decoder) -> Step:
 
 
 def _message(decoder: Decoder) -> Step:
-    """s_sendmsg: only the one that gives registers back at the end."""
-    if decoder.operands != ("sendmsg(MSG_DEALLOC_VGPRS)",):
-        raise decoder.unsupported(f"message {' '.join(decoder.operands)}")
-    return lambda machine: None
+    """s_sendmsg: only the one that gives registers back at the end; others where a wave comes by.
+
+    A kernel that may print or assert has one for the host, and mostly never sends it.
+    """
+    if decoder.operands == ("sendmsg(MSG_DEALLOC_VGPRS)",):
+        return lambda machine: None
+    refusal = decoder.unsupported(f"message {' '.join(decoder.operands)}: services of the host are not there")
+
+    def step(machine: Machine) -> None:
+        raise refusal
+
+    return step
 
 
 _MODE = re.compile(r"hwreg\(HW_REG_(?:WAVE_)?MODE,\s*(\d+),\s*(\d+)\),\s*(\w+)")
 
 
 def _set_mode(decoder: Decoder) -> Step:
-    """s_setreg_imm32_b32 of the one bit of MODE that is modelled: FP16_OVFL, which also clamps fp8 conversions."""
+    """s_setreg_imm32_b32 of two fields of MODE: FP16_OVFL, which also clamps fp8 conversions, and denormals of float32.
+
+    The latter is a matter of the program: ``modes.py`` says which instructions run in which mode.
+    """
     match = _MODE.fullmatch(decoder.operands[0])
-    if not match or (int(match[1]), int(match[2])) != (23, 1):
+    field = (int(match[1]), int(match[2])) if match else None
+    if match and field == (4, 2) and int(match[3], 0) in {0, 3}:
+        return lambda machine: None
+    if not match or field != (23, 1):
         raise decoder.unsupported(f"register field {decoder.operands[0]}")
     value = bool(int(match[3], 0))
 
@@ -163,6 +218,13 @@ def _set_mode(decoder: Decoder) -> Step:
         machine.fp16_overflow[machine.select] = value
 
     return step
+
+
+def _denormals(decoder: Decoder) -> Step:
+    """s_denorm_mode: bits 0 and 1 for float32, 2 and 3 for the others, which are always kept here."""
+    if decoder.operands[0] not in {"12", "15", "0xc", "0xf"}:
+        raise decoder.unsupported(f"denormal mode {decoder.operands[0]}")
+    return lambda machine: None
 
 
 _IGNORED = (
@@ -178,15 +240,19 @@ IGNORED = frozenset(_IGNORED.split())
 """Instructions that change no state the emulator has."""
 
 TABLE: dict[str, Entry] = {
-    **{name: Entry(_conditional(condition), _SOPP) for name, condition in CONDITIONS.items()},
-    "s_branch": Entry(_branch, _SOPP),
-    "s_endpgm": Entry(_end, _SOPP),
-    "s_barrier": Entry(_barrier, _SOPP, ALL - RDNA4_ONLY),
-    "s_barrier_signal": Entry(_barrier_signal, "RDNA4 ISA, SOP1 Instructions", RDNA4_ONLY),
-    "s_barrier_wait": Entry(_barrier_wait, "RDNA4 ISA, SOPP Instructions", RDNA4_ONLY),
-    "s_trap": Entry(_trap, _SOPP),
-    "s_sendmsg": Entry(_message, _SOPP),
-    "s_setreg_imm32_b32": Entry(_set_mode, "CDNA3 ISA, SOPK Instructions; RDNA3 ISA, SOPK Instructions"),
-    **table_of(_nothing, _SOPP, _IGNORED),
+    **{name: Entry(_conditional(condition), sections.SOPP) for name, condition in CONDITIONS.items()},
+    "s_branch": Entry(_branch, sections.SOPP),
+    "s_endpgm": Entry(_end, sections.SOPP),
+    "s_barrier": Entry(_barrier, sections.SOPP, ALL - RDNA4_ONLY),
+    "s_barrier_signal": Entry(_barrier_signal, sections.RDNA4_SOP1, RDNA4_ONLY),
+    "s_barrier_wait": Entry(_barrier_wait, sections.RDNA4_SOPP, RDNA4_ONLY),
+    "s_trap": Entry(_trap, sections.SOPP),
+    "s_sendmsg": Entry(_message, sections.SOPP),
+    "s_setreg_imm32_b32": Entry(_set_mode, sections.SOPK),
+    "s_denorm_mode": Entry(_denormals, sections.RDNA_SOPP, RDNA),
+    "s_getpc_b64": Entry(_get_address, sections.SOP1),
+    "s_setpc_b64": Entry(_jump, sections.SOP1),
+    "s_swappc_b64": Entry(_jump, sections.SOP1),
+    **table_of(_nothing, sections.SOPP, _IGNORED),
 }
 """Mnemonic → entry."""

@@ -12,13 +12,12 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.registry import Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import File, Type
 from portkit.emulate.core.findings import Unsupported
 
-_VOP1 = "CDNA3 ISA, VOP1 Instructions; RDNA3 ISA, VOP1 Instructions"
-_VOP3 = "CDNA3 ISA, VOP3A & VOP3B Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
 CDNA4_ONLY = frozenset({Generation.CDNA4})
 
 
@@ -169,15 +168,15 @@ def _count_below(low: bool) -> Callable[[Decoder], Step]:
 
 
 TABLE: dict[str, Entry] = {
-    "v_readfirstlane_b32": Entry(_first_lane, _VOP1),
-    "v_readlane_b32": Entry(_read_lane, _VOP3),
-    "v_writelane_b32": Entry(_write_lane, _VOP3),
-    "v_permlane16_b32": Entry(_permute_rows(other_row=False), _VOP3, RDNA),
-    "v_permlanex16_b32": Entry(_permute_rows(other_row=True), _VOP3, RDNA),
-    "v_permlane16_swap_b32": Entry(_swap_rows(16), "CDNA4 ISA, VOP1 Instructions", CDNA4_ONLY),
-    "v_permlane32_swap_b32": Entry(_swap_rows(32), "CDNA4 ISA, VOP1 Instructions", CDNA4_ONLY),
-    "v_swap_b32": Entry(_swap, _VOP1),
-    "v_mbcnt_lo_u32_b32": Entry(_count_below(low=True), _VOP3),
-    "v_mbcnt_hi_u32_b32": Entry(_count_below(low=False), _VOP3),
+    "v_readfirstlane_b32": Entry(_first_lane, sections.VOP1),
+    "v_readlane_b32": Entry(_read_lane, sections.VOP3),
+    "v_writelane_b32": Entry(_write_lane, sections.VOP3),
+    "v_permlane16_b32": Entry(_permute_rows(other_row=False), sections.VOP3, RDNA),
+    "v_permlanex16_b32": Entry(_permute_rows(other_row=True), sections.VOP3, RDNA),
+    "v_permlane16_swap_b32": Entry(_swap_rows(16), sections.CDNA4_VOP1, CDNA4_ONLY),
+    "v_permlane32_swap_b32": Entry(_swap_rows(32), sections.CDNA4_VOP1, CDNA4_ONLY),
+    "v_swap_b32": Entry(_swap, sections.VOP1),
+    "v_mbcnt_lo_u32_b32": Entry(_count_below(low=True), sections.VOP3),
+    "v_mbcnt_hi_u32_b32": Entry(_count_below(low=False), sections.VOP3),
 }
 """Mnemonic → entry."""

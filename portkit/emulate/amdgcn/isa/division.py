@@ -18,13 +18,13 @@ from collections.abc import Callable
 import numpy as np
 
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import arithmetic
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core.floats import exponent, fma32, fma32_unrounded
 
-_SECTION = "CDNA3 ISA, VOP3A & VOP3B Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
 _UP, _DOWN = 2.0**64, 2.0**-64
 
 
@@ -36,16 +36,25 @@ def _scaled(x: Array, by: float) -> Array:
     return (x.astype(np.float64) * by).astype(np.float32)
 
 
-def _moderate(denominator: Array, numerator: Array) -> bool:
-    """Whether no lane needs scaling or fixing: exponents from -63 to 31, so that quotients stay normal."""
-    return all(bool(((exponent(x) - 64).view(np.uint32) < 95).all()) for x in (denominator, numerator))
+def _immoderate(denominator: Array, numerator: Array) -> Array:
+    """Lanes that may need scaling or fixing: exponents beyond -63 to 31, in which quotients stay normal."""
+    beyond = [(exponent(x) - 64).view(np.uint32) >= 95 for x in (denominator, numerator)]
+    return beyond[0] | beyond[1]
 
 
 def divide_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:
     """v_div_scale_f32: ``value`` (one of the other two) scaled, and whether v_div_fmas must undo it."""
     value, denominator, numerator = _float32s(value, denominator, numerator)
-    if _moderate(denominator, numerator):
+    lanes = _immoderate(denominator, numerator)
+    if not lanes.any():
         return value, np.zeros((1, 1), np.bool_)
+    scaled, undone = value.copy(), np.zeros(value.shape, np.bool_)
+    scaled[lanes], undone[lanes] = _divide_scale(value[lanes], denominator[lanes], numerator[lanes])
+    return scaled, undone
+
+
+def _divide_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:
+    """Of operands of any size."""
     up, down = _scaled(value, _UP), _scaled(value, _DOWN)
     below, above = exponent(denominator), exponent(numerator)
     size = np.abs(denominator).astype(np.float64)
@@ -86,8 +95,15 @@ def divide_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
 def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
     """v_div_fixup_f32: special operands and the sign, around a quotient that is right elsewhere."""
     quotient, denominator, numerator = _float32s(quotient, denominator, numerator)
-    if _moderate(denominator, numerator) and np.isfinite(quotient).all():
-        return np.copysign(quotient, numerator * np.sign(denominator))
+    fixed = np.copysign(quotient, numerator * np.sign(denominator))
+    lanes = _immoderate(denominator, numerator) | ~np.isfinite(quotient)
+    if lanes.any():
+        fixed[lanes] = _divide_fixup(quotient[lanes], denominator[lanes], numerator[lanes])
+    return fixed
+
+
+def _divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
+    """Of operands of any size."""
     tiny = exponent(numerator) - exponent(denominator) < -150
     return fixed_up(quotient, denominator, numerator, tiny, exponent(quotient) == 255)
 
@@ -152,8 +168,8 @@ def fmas_builder(kind: Type, divide_fmas: Callable[..., Array]) -> Build:
 
 
 TABLE: dict[str, Entry] = {
-    "v_div_scale_f32": Entry(scale_builder(Type.F32, divide_scale), _SECTION),
-    "v_div_fmas_f32": Entry(fmas_builder(Type.F32, divide_fmas), _SECTION),
-    "v_div_fixup_f32": arithmetic("F32 = F32 F32 F32", divide_fixup, _SECTION),
+    "v_div_scale_f32": Entry(scale_builder(Type.F32, divide_scale), sections.VOP3),
+    "v_div_fmas_f32": Entry(fmas_builder(Type.F32, divide_fmas), sections.VOP3),
+    "v_div_fixup_f32": arithmetic("F32 = F32 F32 F32", divide_fixup, sections.VOP3),
 }
 """Mnemonic → entry."""

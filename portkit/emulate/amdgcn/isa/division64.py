@@ -13,15 +13,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import arithmetic
 from portkit.emulate.amdgcn.isa.division import fixed_up, fmas_builder, scale_builder
-from portkit.emulate.amdgcn.isa.registry import Entry
+from portkit.emulate.amdgcn.isa.registry import Approximation, Entry
 from portkit.emulate.amdgcn.machine import Array
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core.floats import fma64
 
-_VOP3 = "CDNA3 ISA, VOP3A & VOP3B Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
-_VOP1 = "CDNA3 ISA, VOP1 Instructions; RDNA3 ISA, VOP1 Instructions"
 _UP, _DOWN = 2.0**128, 2.0**-128
 _SMALLEST_NORMAL = 2.0**-1022
 
@@ -92,12 +91,14 @@ def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array
     return fixed_up(quotient, denominator, numerator, tiny, _exponent(quotient) == 2047)
 
 
+_REFINED = Approximation("rounded once, where devices give some 24 bits that code refines", ulps=1 << 29)
+
 TABLE: dict[str, Entry] = {
-    "v_div_scale_f64": Entry(scale_builder(Type.F64, divide_scale, whole=True), _VOP3),
-    "v_div_fmas_f64": Entry(fmas_builder(Type.F64, divide_fmas), _VOP3),
-    "v_div_fixup_f64": arithmetic("F64 = F64 F64 F64", divide_fixup, _VOP3),
-    "v_rcp_f64": arithmetic("F64 = F64", lambda x: 1 / np.asarray(x), _VOP1),
-    "v_rsq_f64": arithmetic("F64 = F64", lambda x: 1 / np.sqrt(x), _VOP1),
-    "v_sqrt_f64": arithmetic("F64 = F64", np.sqrt, _VOP1),
+    "v_div_scale_f64": Entry(scale_builder(Type.F64, divide_scale, whole=True), sections.VOP3),
+    "v_div_fmas_f64": Entry(fmas_builder(Type.F64, divide_fmas), sections.VOP3),
+    "v_div_fixup_f64": arithmetic("F64 = F64 F64 F64", divide_fixup, sections.VOP3),
+    "v_rcp_f64": arithmetic("F64 = F64", lambda x: 1 / np.asarray(x), sections.VOP1, approximation=_REFINED),
+    "v_rsq_f64": arithmetic("F64 = F64", lambda x: 1 / np.sqrt(x), sections.VOP1, approximation=_REFINED),
+    "v_sqrt_f64": arithmetic("F64 = F64", np.sqrt, sections.VOP1, approximation=_REFINED),
 }
 """Mnemonic → entry."""

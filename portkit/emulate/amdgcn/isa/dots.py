@@ -9,6 +9,7 @@ Approximation: floating-point sums are made in float64 and rounded once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,19 +17,15 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Read, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.matrix import eight_bits
 from portkit.emulate.amdgcn.isa.packed import packed_sources, packed_word
-from portkit.emulate.amdgcn.isa.registry import Build, Entry
+from portkit.emulate.amdgcn.isa.registry import Approximation, Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core.floats import bf16_to_f32, f32_to_bf16
 from portkit.emulate.core.integers import sign_extend
 from portkit.emulate.core.smallfloats import unpack
-
-_VOP3P = "CDNA3 ISA, VOP3P Instructions; RDNA3 ISA, VOP3P Instructions"
-_VOP2 = "CDNA3 ISA, VOP2 Instructions; RDNA3 ISA, VOP2 Instructions"
-_RDNA_VOP3 = "RDNA3 ISA, VOP3 & VOP3SD Instructions"
-_FP8 = "RDNA4 ISA, VOP3P Instructions"
 
 _RDNA4 = frozenset({Generation.RDNA4})
 _BFLOAT_PACKED = RDNA | {Generation.CDNA4}
@@ -207,33 +204,45 @@ def _small_floats(names: tuple[str, str]) -> Build:
     return build
 
 
+_SUMMED = Approximation("products summed in float64 and rounded once, in no documented order", 1, 0.0, 2.0**-20)
+
+
 def _small_float_table() -> dict[str, Entry]:
     names = [(first, second) for first in ("fp8", "bf8") for second in ("fp8", "bf8")]
-    return {f"v_dot4_f32_{a}_{b}": Entry(_small_floats((a, b)), _FP8, _RDNA4) for a, b in names}
+    return {
+        f"v_dot4_f32_{a}_{b}": Entry(_small_floats((a, b)), sections.RDNA4_VOP3P, _RDNA4, approximation=_SUMMED)
+        for a, b in names
+    }
 
 
 _ANY: dict[str, tuple[Build, str, Any]] = {
-    "dot2_f32_f16": (_pair_to_float32(Type.F16), _VOP3P, ALL),
-    "dot2_f32_bf16": (_pair_to_float32(Type.B16), _VOP3P, _BFLOAT_PACKED),
-    "dot2_f16_f16": (_pair_to_half(Type.F16), _RDNA_VOP3, RDNA),
-    "dot2_bf16_bf16": (_pair_to_half(Type.B16), _RDNA_VOP3, RDNA),
-    "dot2c_f32_f16": (_pair_accumulating(Type.F16), _VOP2, CDNA),
-    "dot2acc_f32_f16": (_pair_accumulating(Type.F16), _VOP2, RDNA),
-    "dot2c_f32_bf16": (_pair_accumulating(Type.B16), "CDNA4 ISA, VOP2 Instructions", _CDNA4),
-    "dot2_i32_i16": (_integers(16, signed=True), _VOP3P, CDNA),
-    "dot2_u32_u16": (_integers(16, signed=False), _VOP3P, CDNA),
-    "dot4_i32_i8": (_integers(8, signed=True), _VOP3P, CDNA),
-    "dot4_u32_u8": (_integers(8, signed=False), _VOP3P, ALL),
-    "dot8_i32_i4": (_integers(4, signed=True), _VOP3P, CDNA),
-    "dot8_u32_u4": (_integers(4, signed=False), _VOP3P, ALL),
-    "dot4c_i32_i8": (_integers(8, signed=True, accumulate=True), _VOP2, CDNA),
-    "dot8c_i32_i4": (_integers(4, signed=True, accumulate=True), _VOP2, CDNA),
-    "dot4_i32_iu8": (_either_sign(8), _VOP3P, RDNA),
-    "dot8_i32_iu4": (_either_sign(4), _VOP3P, RDNA),
+    "dot2_f32_f16": (_pair_to_float32(Type.F16), sections.VOP3P, ALL),
+    "dot2_f32_bf16": (_pair_to_float32(Type.B16), sections.VOP3P, _BFLOAT_PACKED),
+    "dot2_f16_f16": (_pair_to_half(Type.F16), sections.RDNA3_VOP3, RDNA),
+    "dot2_bf16_bf16": (_pair_to_half(Type.B16), sections.RDNA3_VOP3, RDNA),
+    "dot2c_f32_f16": (_pair_accumulating(Type.F16), sections.VOP2, CDNA),
+    "dot2acc_f32_f16": (_pair_accumulating(Type.F16), sections.VOP2, RDNA),
+    "dot2c_f32_bf16": (_pair_accumulating(Type.B16), sections.CDNA4_VOP2, _CDNA4),
+    "dot2_i32_i16": (_integers(16, signed=True), sections.VOP3P, CDNA),
+    "dot2_u32_u16": (_integers(16, signed=False), sections.VOP3P, CDNA),
+    "dot4_i32_i8": (_integers(8, signed=True), sections.VOP3P, CDNA),
+    "dot4_u32_u8": (_integers(8, signed=False), sections.VOP3P, ALL),
+    "dot8_i32_i4": (_integers(4, signed=True), sections.VOP3P, CDNA),
+    "dot8_u32_u4": (_integers(4, signed=False), sections.VOP3P, ALL),
+    "dot4c_i32_i8": (_integers(8, signed=True, accumulate=True), sections.VOP2, CDNA),
+    "dot8c_i32_i4": (_integers(4, signed=True, accumulate=True), sections.VOP2, CDNA),
+    "dot4_i32_iu8": (_either_sign(8), sections.VOP3P, RDNA),
+    "dot8_i32_iu4": (_either_sign(4), sections.VOP3P, RDNA),
 }
 
+
+def _entry(name: str, build: Build, section: str, generations: frozenset[Generation]) -> Entry:
+    """Sums of floats are approximations, those of integers are not."""
+    return Entry(build, section, generations, approximation=None if re.search("_[iu](32|8)", name) else _SUMMED)
+
+
 TABLE: dict[str, Entry] = {
-    **{f"v_{name}": Entry(*row) for name, row in _ANY.items()},
+    **{f"v_{name}": _entry(name, *row) for name, row in _ANY.items()},
     **_small_float_table(),
 }
 """Mnemonic → entry."""

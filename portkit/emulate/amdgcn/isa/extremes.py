@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from portkit.emulate.amdgcn.architecture import Generation
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import arithmetic
 from portkit.emulate.amdgcn.isa.registry import Entry
 from portkit.emulate.core import floats
 
 _RDNA4 = frozenset({Generation.RDNA4})
 _RDNA4_AND_CDNA4 = _RDNA4 | {Generation.CDNA4}
-_SECTION = "RDNA4 ISA, VOP3 Instructions"
-_THREE_SECTION = "RDNA4 ISA, VOP3 Instructions; CDNA4 ISA, VOP3A & VOP3B Instructions"
 
 
 def _passing_nan(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,18 +47,20 @@ def _tables() -> dict[str, Entry]:
     table = {}
     for kind in ("F16", "F32", "F64"):
         for name, function in (("minimum", minimum), ("maximum", maximum)):
-            row = arithmetic(f"{kind} = {kind} {kind}", function, _SECTION, generations=_RDNA4)
+            row = arithmetic(f"{kind} = {kind} {kind}", function, sections.RDNA4_VOP3, generations=_RDNA4)
             table[f"v_{name}_{kind.lower()}"] = row
     for kind in ("F16", "F32"):
         signature = f"{kind} = {kind} {kind} {kind}"
         generations = _RDNA4_AND_CDNA4 if kind == "F32" else _RDNA4
         for name, triple in (("minimum3", minimum3), ("maximum3", maximum3)):
-            table[f"v_{name}_{kind.lower()}"] = arithmetic(signature, triple, _THREE_SECTION, generations=generations)
+            table[f"v_{name}_{kind.lower()}"] = arithmetic(
+                signature, triple, sections.RDNA4_AND_CDNA4_VOP3, generations=generations
+            )
         for name, triple in (
             ("minimummaximum", lambda a, b, c: maximum(minimum(a, b), c)),
             ("maximumminimum", lambda a, b, c: minimum(maximum(a, b), c)),
         ):
-            table[f"v_{name}_{kind.lower()}"] = arithmetic(signature, triple, _SECTION, generations=_RDNA4)
+            table[f"v_{name}_{kind.lower()}"] = arithmetic(signature, triple, sections.RDNA4_VOP3, generations=_RDNA4)
     return table
 
 

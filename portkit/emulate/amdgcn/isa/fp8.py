@@ -20,6 +20,7 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import Generation
 from portkit.emulate.amdgcn.decode import Decoder, Read, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.halves import pack
 from portkit.emulate.amdgcn.isa.matrix import eight_bits
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
@@ -28,9 +29,6 @@ from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core import smallfloats
 from portkit.emulate.core.floats import bf16_to_f32, exponent, f32_to_bf16
 from portkit.emulate.core.smallfloats import E2M1, E2M3, E3M2, SmallFloat
-
-_PLAIN = "CDNA3 ISA, VOP1 and VOP3A & VOP3B Instructions; RDNA4 ISA, VOP1 and VOP3 Instructions"
-_SCALED = "CDNA4 ISA, VOP3A & VOP3B Instructions, V_CVT_SCALEF32"
 
 _HAVE_FP8 = frozenset({Generation.CDNA3, Generation.CDNA4, Generation.RDNA4})
 _CDNA4 = frozenset({Generation.CDNA4})
@@ -308,18 +306,22 @@ def _scaled_from_many(wide_name: str, name: str) -> Build:
 def _tables() -> dict[str, Entry]:
     table = {}
     for name in ("fp8", "bf8"):
-        table[f"v_cvt_f32_{name}"] = Entry(_single(name), _PLAIN, _HAVE_FP8)
-        table[f"v_cvt_pk_f32_{name}"] = Entry(_pair(name), _PLAIN, _HAVE_FP8)
-        table[f"v_cvt_pk_{name}_f32"] = Entry(_from_pair(name), _PLAIN, _HAVE_FP8)
+        table[f"v_cvt_f32_{name}"] = Entry(_single(name), sections.FP8_CDNA_AND_RDNA4, _HAVE_FP8)
+        table[f"v_cvt_pk_f32_{name}"] = Entry(_pair(name), sections.FP8_CDNA_AND_RDNA4, _HAVE_FP8)
+        table[f"v_cvt_pk_{name}_f32"] = Entry(_from_pair(name), sections.FP8_CDNA_AND_RDNA4, _HAVE_FP8)
     for name in ("fp8", "bf8", "fp4"):
         for wide in _WIDE:
-            table[f"v_cvt_scalef32_pk_{wide}_{name}"] = Entry(_scaled_pair(wide, name), _SCALED, _CDNA4)
-            table[f"v_cvt_scalef32_pk_{name}_{wide}"] = Entry(_scaled_from_pair(wide, name), _SCALED, _CDNA4)
+            table[f"v_cvt_scalef32_pk_{wide}_{name}"] = Entry(_scaled_pair(wide, name), sections.CDNA4_VOP3, _CDNA4)
+            table[f"v_cvt_scalef32_pk_{name}_{wide}"] = Entry(
+                _scaled_from_pair(wide, name), sections.CDNA4_VOP3, _CDNA4
+            )
     for name in ("fp6", "bf6"):
         for wide in _WIDE:
-            table[f"v_cvt_scalef32_pk32_{wide}_{name}"] = Entry(_scaled_many(wide, name), _SCALED, _CDNA4)
+            table[f"v_cvt_scalef32_pk32_{wide}_{name}"] = Entry(_scaled_many(wide, name), sections.CDNA4_VOP3, _CDNA4)
         for wide in ("f16", "bf16"):
-            table[f"v_cvt_scalef32_pk32_{name}_{wide}"] = Entry(_scaled_from_many(wide, name), _SCALED, _CDNA4)
+            table[f"v_cvt_scalef32_pk32_{name}_{wide}"] = Entry(
+                _scaled_from_many(wide, name), sections.CDNA4_VOP3, _CDNA4
+            )
     return table
 
 

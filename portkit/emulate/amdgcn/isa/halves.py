@@ -14,16 +14,15 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import arithmetic, build, row_of
-from portkit.emulate.amdgcn.isa.registry import Entry
+from portkit.emulate.amdgcn.isa.registry import Approximation, Entry
 from portkit.emulate.amdgcn.machine import Machine
 from portkit.emulate.core import floats
 from portkit.emulate.core.findings import Unsupported
 
-_VOP1 = "CDNA3 ISA, VOP1 Instructions; RDNA3 ISA, VOP1 Instructions"
-_VOP2 = "CDNA3 ISA, VOP2 Instructions; RDNA3 ISA, VOP2 Instructions"
-_VOP3 = "CDNA3 ISA, VOP3A & VOP3B Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
-
+_CDNA4 = frozenset({Generation.CDNA4})
+_RDNA3 = frozenset({Generation.RDNA3})
 _RDNA4 = frozenset({Generation.RDNA4})
 _BEFORE_RDNA4 = ALL - _RDNA4
 _LARGEST = np.float16(65504)
@@ -109,7 +108,14 @@ def by_overflow_mode(
     return step
 
 
-def _overflowing(signature: str, function: Callable[..., Any], section: str, *, accumulate: bool = False) -> Entry:
+def _overflowing(
+    signature: str,
+    function: Callable[..., Any],
+    section: str,
+    generations: frozenset[Generation] = ALL,
+    *,
+    accumulate: bool = False,
+) -> Entry:
     """A table row whose float16 result may overflow."""
     row = row_of(signature, function, accumulate=accumulate)
     return Entry(
@@ -117,6 +123,8 @@ def _overflowing(signature: str, function: Callable[..., Any], section: str, *, 
             decoder, lambda operation: build(decoder, replace(row, function=operation)), function
         ),
         section,
+        generations,
+        row.operands,
     )
 
 
@@ -150,9 +158,9 @@ _OVERFLOWING: Rows = {
     "mul_f16": ("F16 = F16 F16", np.multiply),
     "ldexp_f16": ("F16 = F16 I16", _scaled),
     "fma_f16": ("F16 = F16 F16 F16", floats.fma16),
-    "fmaak_f16": ("F16 = F16 F16 F16", floats.fma16),
-    "fmamk_f16": ("F16 = F16 F16 F16", floats.fma16),
 }
+
+_FUSED = "F16 = F16 F16 F16"
 
 _EXTREMES: Rows = {
     "max": ("F16 = F16 F16", floats.maximum),
@@ -178,24 +186,50 @@ def _pack_cut(a: Any, b: Any) -> Any:
     return pack(_half_bits_toward_zero(a), _half_bits_toward_zero(b))
 
 
+_ROUNDED_ONCE = Approximation("computed in float64 and rounded once, where devices are within 1 ulp", ulps=1)
+_OF_AN_ANGLE = Approximation(
+    "computed in float64 and rounded once; how near devices come is not documented", 1, 2.0**-10
+)
+_APPROXIMATE: dict[str, Approximation] = {
+    **dict.fromkeys(("rcp_f16", "rsq_f16", "sqrt_f16", "exp_f16", "log_f16"), _ROUNDED_ONCE),
+    **dict.fromkeys(("sin_f16", "cos_f16"), _OF_AN_ANGLE),
+}
+
+
 def _rows(rows: Rows, section: str, generations: frozenset[Generation] = ALL) -> dict[str, Entry]:
     return {
-        f"v_{name}": arithmetic(signature, function, section, generations=generations)
+        f"v_{name}": arithmetic(
+            signature, function, section, generations=generations, approximation=_APPROXIMATE.get(name)
+        )
         for name, (signature, function) in rows.items()
     }
 
 
+def _extremes() -> dict[str, Entry]:
+    """One operation by two names; of two steps since RDNA3."""
+    table: dict[str, Entry] = {}
+    for name, row in _EXTREMES.items():
+        old = _RDNA3 if len(name) > 4 else _BEFORE_RDNA4
+        table |= _rows({f"{name}_f16": row}, sections.VOP3, old)
+        table |= _rows({f"{name}_num_f16": row}, sections.RDNA4_VOP3, _RDNA4)
+    return table
+
+
 TABLE: dict[str, Entry] = {
-    **_rows(_UNARY, _VOP1),
-    **{f"v_{name}": _overflowing(signature, function, _VOP3) for name, (signature, function) in _OVERFLOWING.items()},
-    **_rows({f"{name}_f16": row for name, row in _EXTREMES.items()}, _VOP3, _BEFORE_RDNA4),
-    **_rows({f"{name}_num_f16": row for name, row in _EXTREMES.items()}, "RDNA4 ISA, VOP3 Instructions", _RDNA4),
-    "v_mov_b16": arithmetic("U16 = U16", np.asarray, _VOP1),
-    "v_fmac_f16": _overflowing("F16 = F16 F16 F16", floats.fma16, _VOP2, accumulate=True),
-    "v_cvt_pk_bf16_f32": arithmetic("U32 = F32 F32", _pack_bf16, "CDNA4 ISA, VOP3A & VOP3B Instructions"),
-    "v_cvt_pk_f16_f32": arithmetic("U32 = F32 F32", _pack_half, "CDNA4 ISA, VOP3A & VOP3B Instructions"),
-    "v_cvt_pkrtz_f16_f32": arithmetic("U32 = F32 F32", _pack_cut, _VOP3, generations=CDNA),
-    "v_cvt_pk_rtz_f16_f32": arithmetic("U32 = F32 F32", _pack_cut, _VOP3, generations=RDNA),
-    "v_pack_b32_f16": arithmetic("U32 = U16 U16", pack, _VOP3),
+    **_rows(_UNARY, sections.VOP1),
+    **{
+        f"v_{name}": _overflowing(signature, function, sections.VOP3)
+        for name, (signature, function) in _OVERFLOWING.items()
+    },
+    **_extremes(),
+    "v_mov_b16": arithmetic("U16 = U16", np.asarray, sections.RDNA3_VOP1, generations=RDNA),
+    "v_fmac_f16": _overflowing(_FUSED, floats.fma16, sections.VOP2, RDNA, accumulate=True),
+    "v_fmaak_f16": _overflowing(_FUSED, floats.fma16, sections.VOP2, RDNA),
+    "v_fmamk_f16": _overflowing(_FUSED, floats.fma16, sections.VOP2, RDNA),
+    "v_cvt_pk_bf16_f32": arithmetic("U32 = F32 F32", _pack_bf16, sections.CDNA4_VOP3, generations=_CDNA4),
+    "v_cvt_pk_f16_f32": arithmetic("U32 = F32 F32", _pack_half, sections.CDNA4_VOP3, generations=_CDNA4),
+    "v_cvt_pkrtz_f16_f32": arithmetic("U32 = F32 F32", _pack_cut, sections.VOP3, generations=CDNA),
+    "v_cvt_pk_rtz_f16_f32": arithmetic("U32 = F32 F32", _pack_cut, sections.VOP3, generations=RDNA),
+    "v_pack_b32_f16": arithmetic("U32 = U16 U16", pack, sections.VOP3),
 }
 """Mnemonic → entry."""

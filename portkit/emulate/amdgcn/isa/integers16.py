@@ -12,15 +12,12 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import Arithmetic, arithmetic, build
 from portkit.emulate.amdgcn.isa.registry import Entry
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core import integers
 
-_VOP2 = "CDNA3 ISA, VOP2 Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
-_VOP3 = "CDNA3 ISA, VOP3A & VOP3B Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
-_RDNA_VOP1 = "RDNA3 ISA, VOP1 Instructions"
-_RDNA_VOP3 = "RDNA3 ISA, VOP3 & VOP3SD Instructions"
 _15 = np.uint16(15)
 
 
@@ -116,11 +113,11 @@ def _truth_table(decoder: Decoder) -> Step:
 
 
 TABLE: dict[str, Entry] = {
-    **_rows(_BOTH, _VOP2),
-    **_rows(_THREE, _VOP3),
-    **_rows(_CDNA, _VOP2, CDNA),
-    **_rows(_RDNA, _RDNA_VOP3, RDNA),
-    **_rows(_RDNA_UNARY, _RDNA_VOP1, RDNA),
-    "v_bitop3_b16": Entry(_truth_table, "CDNA4 ISA, VOP3A & VOP3B Instructions", frozenset({Generation.CDNA4})),
+    **_rows(_BOTH, sections.VOP2_OR_VOP3),
+    **_rows(_THREE, sections.VOP3),
+    **_rows(_CDNA, sections.VOP2_OR_VOP3, CDNA),
+    **_rows(_RDNA, sections.RDNA3_VOP3, RDNA),
+    **_rows(_RDNA_UNARY, sections.RDNA3_VOP1, RDNA),
+    "v_bitop3_b16": Entry(_truth_table, sections.CDNA4_VOP3, frozenset({Generation.CDNA4})),
 }
 """Mnemonic → entry."""

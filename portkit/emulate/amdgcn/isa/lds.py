@@ -13,6 +13,7 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import CDNA, RDNA
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.memory import (
     LOADS,
     Format,
@@ -25,8 +26,6 @@ from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core.bytestore import Offsets
-
-_SECTION = "CDNA3 ISA, LDS & GDS Instructions; RDNA3 ISA, LDS & GDS Instructions"
 
 _READS = {
     "u8": Format(1),
@@ -219,25 +218,25 @@ def _swizzle(decoder: Decoder) -> Step:
 def _tables() -> dict[str, Entry]:
     table = {}
     for name, layout in _READS.items():
-        table[f"ds_read_{name}"] = Entry(_load(layout), _SECTION, CDNA)
-        table[f"ds_load_{name}"] = Entry(_load(layout), _SECTION, RDNA)
+        table[f"ds_read_{name}"] = Entry(_load(layout), sections.LDS, CDNA)
+        table[f"ds_load_{name}"] = Entry(_load(layout), sections.LDS, RDNA)
     for name, layout in _WRITES.items():
-        table[f"ds_write_{name}"] = Entry(_store(layout), _SECTION, CDNA)
-        table[f"ds_store_{name}"] = Entry(_store(layout), _SECTION, RDNA)
+        table[f"ds_write_{name}"] = Entry(_store(layout), sections.LDS, CDNA)
+        table[f"ds_store_{name}"] = Entry(_store(layout), sections.LDS, RDNA)
     for size in (4, 8):
         for old, new, stride in (("", "", 1), ("st64", "_stride64", 64)):
             bits = 8 * size
-            table[f"ds_read2{old}_b{bits}"] = Entry(_load_two(size, stride), _SECTION, CDNA)
-            table[f"ds_load_2addr{new}_b{bits}"] = Entry(_load_two(size, stride), _SECTION, RDNA)
-            table[f"ds_write2{old}_b{bits}"] = Entry(_store_two(size, stride), _SECTION, CDNA)
-            table[f"ds_store_2addr{new}_b{bits}"] = Entry(_store_two(size, stride), _SECTION, RDNA)
+            table[f"ds_read2{old}_b{bits}"] = Entry(_load_two(size, stride), sections.LDS, CDNA)
+            table[f"ds_load_2addr{new}_b{bits}"] = Entry(_load_two(size, stride), sections.LDS, RDNA)
+            table[f"ds_write2{old}_b{bits}"] = Entry(_store_two(size, stride), sections.LDS, CDNA)
+            table[f"ds_store_2addr{new}_b{bits}"] = Entry(_store_two(size, stride), sections.LDS, RDNA)
     return table
 
 
 TABLE: dict[str, Entry] = {
     **_tables(),
-    "ds_bpermute_b32": Entry(_pull, _SECTION),
-    "ds_permute_b32": Entry(_push, _SECTION),
-    "ds_swizzle_b32": Entry(_swizzle, _SECTION),
+    "ds_bpermute_b32": Entry(_pull, sections.LDS),
+    "ds_permute_b32": Entry(_push, sections.LDS),
+    "ds_swizzle_b32": Entry(_swizzle, sections.LDS),
 }
 """Mnemonic → entry."""

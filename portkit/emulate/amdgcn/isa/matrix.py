@@ -23,7 +23,8 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import RDNA, Architecture, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
-from portkit.emulate.amdgcn.isa.registry import Build, Entry
+from portkit.emulate.amdgcn.isa import sections
+from portkit.emulate.amdgcn.isa.registry import Approximation, Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type, constant, is_constant
 from portkit.emulate.core.findings import Finding, Kind
@@ -40,10 +41,6 @@ from portkit.emulate.core.smallfloats import (
     scale_of,
     unpack,
 )
-
-_MFMA = "CDNA3 ISA, Matrix Arithmetic Instructions, Matrix fused-multiply-add (MFMA)"
-_MFMA4 = "CDNA4 ISA, Matrix Arithmetic Instructions"
-_WMMA = "RDNA3 ISA, Wave Matrix Multiply Accumulate (WMMA); RDNA4 ISA, the same"
 
 _CDNA2 = frozenset({Generation.CDNA2})
 _CDNA3 = frozenset({Generation.CDNA3})
@@ -380,11 +377,24 @@ def _flushed_result(into: Accumulator) -> Accumulator:
     return replace(into, write=write)
 
 
+def _shared_blocks(decoder: Decoder, layout: Layout, side: Operand) -> Operand:
+    """A with one block for each 2^cbsz of them: the one that abid names (CDNA3 ISA, MFMA, "Broadcasting values")."""
+    size, chosen = 1 << decoder.number("cbsz"), decoder.number("abid")
+    if size > layout.blocks or chosen >= size:
+        raise decoder.unsupported(f"block {chosen} of {size} in a product of {layout.blocks} blocks")
+    if size == 1:
+        return side
+    blocks: Array = np.arange(layout.blocks) // size * size + chosen
+    return lambda machine: side(machine)[:, blocks]
+
+
 def _mfma(layout: Layout, names: tuple[str, str], kind: Type) -> Build:
     def build(decoder: Decoder) -> Step:
         decoder.need(4)
         sides = [elements_of(name, decoder.architecture) for name in names]
         a, b = (_operand(decoder, text, layout, side) for text, side in zip(decoder.operands[1:3], sides, strict=True))
+        if layout.blocks > 1:
+            a = _shared_blocks(decoder, layout, a)
         into = _accumulator(kind, layout.results)
         if decoder.architecture.generation is Generation.CDNA2 and sides[0].smallest_normal is not None:
             into = _flushed_result(into)
@@ -538,21 +548,21 @@ def _product(name: str) -> _Product:
 
 def _mfma_rows() -> Iterator[tuple[str, Entry]]:
     sets = (
-        (_OLD, _CDNA3 | _CDNA4, _MFMA),
-        (_FROM_CDNA3, _CDNA3 | _CDNA4, _MFMA),
-        (_ONLY_CDNA3, _CDNA3, _MFMA),
-        (_FROM_CDNA4, _CDNA4, _MFMA4),
+        (_OLD, _CDNA3 | _CDNA4, sections.CDNA3_MFMA),
+        (_FROM_CDNA3, _CDNA3 | _CDNA4, sections.CDNA3_MFMA),
+        (_ONLY_CDNA3, _CDNA3, sections.CDNA3_MFMA),
+        (_FROM_CDNA4, _CDNA4, sections.CDNA4_MFMA),
     )
     for names, generations, section in sets:
         for name in names.split():
             yield f"v_mfma_{name}", Entry(_product(name).build, section, generations)
     for name in (_OLD + _ONLY_CDNA2).split():
         product = _product(name)
-        yield product.old_name, Entry(product.build, _MFMA.replace("CDNA3", "CDNA2"), _CDNA2)
+        yield product.old_name, Entry(product.build, sections.CDNA2_MFMA, _CDNA2)
     for shape in ("16x16x128", "32x32x64"):
         for scaled in (False, True):
             name = f"v_mfma_{'scale_' if scaled else ''}f32_{shape}_f8f6f4"
-            yield name, Entry(_f8f6f4(Layout(*_shape(shape)), scaled), _MFMA4, _CDNA4)
+            yield name, Entry(_f8f6f4(Layout(*_shape(shape)), scaled), sections.CDNA4_MFMA, _CDNA4)
 
 
 _WMMA_NAMES = "f32_16x16x16_f16 f32_16x16x16_bf16 f16_16x16x16_f16 bf16_16x16x16_bf16 i32_16x16x16_iu8 i32_16x16x16_iu4"
@@ -576,10 +586,25 @@ def _wmma_builds(name: str) -> tuple[Build, Build]:
 
 def _wmma_rows() -> Iterator[tuple[str, Entry]]:
     for name in _WMMA_NAMES.split():
-        yield f"v_wmma_{name}", Entry(_by_generation(*_wmma_builds(name)), _WMMA, RDNA)
+        yield f"v_wmma_{name}", Entry(_by_generation(*_wmma_builds(name)), sections.WMMA, RDNA)
     for name in _WMMA_FROM_RDNA4.split():
-        yield f"v_wmma_{name}", Entry(_wmma_builds(name)[1], _WMMA, _RDNA4)
+        yield f"v_wmma_{name}", Entry(_wmma_builds(name)[1], sections.WMMA, _RDNA4)
 
 
-TABLE: dict[str, Entry] = dict([*_mfma_rows(), *_wmma_rows()])
+_ORDER = "products summed in float64 and rounded once, where devices round in between, in an order of their own"
+_SUMMED = Approximation(_ORDER, ulps=1, relative=2.0**-20)
+_SUMMED_DOUBLES = Approximation(_ORDER, ulps=1, relative=2.0**-50)
+_CUT = Approximation("operands cut to 10 bits of mantissa; it is not documented how they are rounded", 1, 0.0, 2.0**-9)
+
+
+def _approximation(name: str) -> Approximation | None:
+    """Sums of integers are exact."""
+    if "_i32_" in name:
+        return None
+    return _CUT if "xf32" in name else _SUMMED_DOUBLES if "_f64_" in name else _SUMMED
+
+
+TABLE: dict[str, Entry] = {
+    name: replace(entry, approximation=_approximation(name)) for name, entry in (*_mfma_rows(), *_wmma_rows())
+}
 """Mnemonic → entry."""

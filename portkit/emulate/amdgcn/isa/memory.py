@@ -6,13 +6,16 @@ addressing and range checking from "Memory Buffer Instructions" (CDNA3 ISA, chap
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
+from portkit.emulate.amdgcn.architecture import CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine, Mask
 from portkit.emulate.amdgcn.operands import Type, is_constant
@@ -20,10 +23,6 @@ from portkit.emulate.core.bytestore import Offsets, Words
 from portkit.emulate.core.findings import Finding, Kind, Site, Unsupported
 from portkit.emulate.core.integers import sign_extend
 from portkit.emulate.core.memory import BASE
-
-_SMEM = "CDNA3 ISA, SMEM Instructions; RDNA3 ISA, SMEM Instructions"
-_FLAT = "CDNA3 ISA, FLAT, Scratch and Global Instructions; RDNA3 ISA, FLAT, Scratch and Global Instructions"
-_MUBUF = "CDNA3 ISA, MUBUF Instructions; RDNA3 ISA, MUBUF Instructions"
 
 CACHE_HINTS = ("sc0", "sc1", "nt", "glc", "slc", "dlc", "scope", "th", "nv")
 """Modifiers of loads and stores that say where data is cached: no result depends on them in this memory."""
@@ -408,7 +407,6 @@ _SCALAR = {
     "b32": 4,
     "dwordx2": 8,
     "b64": 8,
-    "b96": 12,
     "dwordx4": 16,
     "b128": 16,
     "dwordx8": 32,
@@ -418,20 +416,39 @@ _SCALAR = {
 }
 
 
+_NARROW_SCALAR = ("u8", "i8", "u16", "i16")
+_RDNA4 = frozenset({Generation.RDNA4})
+
+
+def _generations(name: str) -> frozenset[Generation]:
+    """Those that call a width so: CDNA by words, RDNA by bits."""
+    return CDNA if re.search("byte|short|dword", name) else RDNA
+
+
+def _scalar_table() -> dict[str, Entry]:
+    table = {
+        f"s_load_{name}": Entry(_scalar_load(Format(size)), sections.SMEM, _generations(name))
+        for name, size in _SCALAR.items()
+    }
+    for name in _NARROW_SCALAR:
+        table[f"s_load_{name}"] = Entry(_scalar_load(LOADS[name]), sections.RDNA4_SMEM, _RDNA4)
+    return table | {"s_load_b96": Entry(_scalar_load(Format(12)), sections.RDNA4_SMEM, _RDNA4)}
+
+
 def _tables() -> dict[str, Entry]:
-    table = {f"s_load_{name}": Entry(_scalar_load(Format(size)), _SMEM) for name, size in _SCALAR.items()}
-    for name in ("u8", "i8", "u16", "i16"):
-        table[f"s_load_{name}"] = Entry(_scalar_load(LOADS[name]), "RDNA4 ISA, SMEM Instructions")
+    table = _scalar_table()
     for name, layout in LOADS.items():
-        table[f"global_load_{name}"] = Entry(_vector_load(_of_global(1, 2), layout), _FLAT)
-        table[f"flat_load_{name}"] = Entry(_vector_load(_of_flat(1), layout), _FLAT)
-        table[f"buffer_load_{name}"] = Entry(_vector_load(_of_buffer, layout), _MUBUF)
-        table[f"scratch_load_{name}"] = Entry(_scratch_load(layout), _FLAT)
+        table[f"global_load_{name}"] = Entry(_vector_load(_of_global(1, 2), layout), sections.FLAT, _generations(name))
+        table[f"flat_load_{name}"] = Entry(_vector_load(_of_flat(1), layout), sections.FLAT, _generations(name))
+        table[f"buffer_load_{name}"] = Entry(_vector_load(_of_buffer, layout), sections.BUFFER, _generations(name))
+        table[f"scratch_load_{name}"] = Entry(_scratch_load(layout), sections.FLAT, _generations(name))
     for name, layout in STORES.items():
-        table[f"global_store_{name}"] = Entry(_vector_store(_of_global(0, 2), layout, 1), _FLAT)
-        table[f"flat_store_{name}"] = Entry(_vector_store(_of_flat(0), layout, 1), _FLAT)
-        table[f"buffer_store_{name}"] = Entry(_vector_store(_of_buffer, layout, 0), _MUBUF)
-        table[f"scratch_store_{name}"] = Entry(_scratch_store(layout), _FLAT)
+        table[f"global_store_{name}"] = Entry(
+            _vector_store(_of_global(0, 2), layout, 1), sections.FLAT, _generations(name)
+        )
+        table[f"flat_store_{name}"] = Entry(_vector_store(_of_flat(0), layout, 1), sections.FLAT, _generations(name))
+        table[f"buffer_store_{name}"] = Entry(_vector_store(_of_buffer, layout, 0), sections.BUFFER, _generations(name))
+        table[f"scratch_store_{name}"] = Entry(_scratch_store(layout), sections.FLAT, _generations(name))
     return table
 
 

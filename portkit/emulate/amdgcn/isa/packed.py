@@ -12,7 +12,7 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ALL, CDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Read, Step, take_apart
-from portkit.emulate.amdgcn.isa import integers16
+from portkit.emulate.amdgcn.isa import integers16, sections
 from portkit.emulate.amdgcn.isa.arithmetic import saturated
 from portkit.emulate.amdgcn.isa.extremes import maximum3, minimum3
 from portkit.emulate.amdgcn.isa.halves import by_overflow_mode, pack
@@ -22,15 +22,13 @@ from portkit.emulate.amdgcn.operands import Register, Type, constant, is_constan
 from portkit.emulate.core import floats
 from portkit.emulate.core.floats import flush, fma32
 
-_SECTION = "CDNA3 ISA, VOP3P Instructions"
-
 
 def _half_of_pair(decoder: Decoder, text: str, high: int, negate: int) -> Read:
-    """The low or high float32 of a register pair; a constant stands for its low half only."""
+    """The low or high float32 of a register pair; of constants only zero has a high half that is known."""
     if is_constant(text):
-        if high:
-            raise decoder.unsupported("high half of a constant")
         value = constant(text, Type.F32)
+        if high and value.view(np.uint32):
+            raise decoder.unsupported("high half of a constant")
         return lambda machine: -value if negate else value
     register = decoder.register(text)
     if register.count != 2:
@@ -256,23 +254,23 @@ def _extremes() -> dict[str, Entry]:
     table = {}
     for name, function in (("max", floats.maximum), ("min", floats.minimum)):
         build = _halves(function, 2, Type.F16)
-        table[f"v_pk_{name}_f16"] = Entry(build, _SECTION, _BEFORE_RDNA4)
-        table[f"v_pk_{name}_num_f16"] = Entry(build, "RDNA4 ISA, VOP3P Instructions", _RDNA4)
+        table[f"v_pk_{name}_f16"] = Entry(build, sections.VOP3P, _BEFORE_RDNA4)
+        table[f"v_pk_{name}_num_f16"] = Entry(build, sections.RDNA4_VOP3P, _RDNA4)
     for name, triple in (("minimum3", minimum3), ("maximum3", maximum3)):
-        table[f"v_pk_{name}_f16"] = Entry(_halves(triple, 3, Type.F16), "CDNA4 ISA, VOP3P Instructions", _CDNA4)
+        table[f"v_pk_{name}_f16"] = Entry(_halves(triple, 3, Type.F16), sections.CDNA4_VOP3P, _CDNA4)
     return table
 
 
 TABLE: dict[str, Entry] = {
-    "v_pk_add_f32": Entry(_pairs(np.add, 2), _SECTION, CDNA),
-    "v_pk_mul_f32": Entry(_pairs(np.multiply, 2), _SECTION, CDNA),
-    "v_pk_fma_f32": Entry(_pairs(fma32, 3), _SECTION, CDNA),
-    "v_pk_mov_b32": Entry(_move, _SECTION, CDNA),
-    **{f"v_pk_{name}": Entry(_halves(f, count, kind), _SECTION) for name, (kind, count, f) in _PACKED.items()},
-    "v_pk_ashrrev_i16": Entry(_halves(_shift_signed, 2, Type.I16), _SECTION),
+    "v_pk_add_f32": Entry(_pairs(np.add, 2), sections.CDNA3_PACKED, CDNA),
+    "v_pk_mul_f32": Entry(_pairs(np.multiply, 2), sections.CDNA3_PACKED, CDNA),
+    "v_pk_fma_f32": Entry(_pairs(fma32, 3), sections.CDNA3_PACKED, CDNA),
+    "v_pk_mov_b32": Entry(_move, sections.CDNA3_PACKED, CDNA),
+    **{f"v_pk_{name}": Entry(_halves(f, count, kind), sections.VOP3P) for name, (kind, count, f) in _PACKED.items()},
+    "v_pk_ashrrev_i16": Entry(_halves(_shift_signed, 2, Type.I16), sections.VOP3P),
     **_extremes(),
-    "v_fma_mix_f32": Entry(_mixed(None), _SECTION),
-    "v_fma_mixlo_f16": Entry(_mixed(0), _SECTION),
-    "v_fma_mixhi_f16": Entry(_mixed(1), _SECTION),
+    "v_fma_mix_f32": Entry(_mixed(None), sections.VOP3P),
+    "v_fma_mixlo_f16": Entry(_mixed(0), sections.VOP3P),
+    "v_fma_mixhi_f16": Entry(_mixed(1), sections.VOP3P),
 }
 """Mnemonic → entry."""

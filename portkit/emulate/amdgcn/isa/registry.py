@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from portkit.emulate.amdgcn.architecture import ALL, RDNA, Generation
+from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step, Uses
 from portkit.emulate.amdgcn.isa import dual
-from portkit.emulate.amdgcn.operands import File
+from portkit.emulate.amdgcn.operands import File, Type
 from portkit.emulate.amdgcn.program import Instruction, Program
 from portkit.emulate.core.findings import Unsupported
 
@@ -21,12 +21,41 @@ _ENCODING = re.compile(r"(_e32|_e64)?(_dpp|_sdwa|_dpp8)?$")
 
 
 @dataclass(frozen=True)
+class Operands:
+    """Types of an instruction that computes one result from its operands and nothing else."""
+
+    result: Type
+    sources: tuple[Type, ...]
+    accumulate: bool = False  # the destination is the last source
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """How far a result may lie from the device's, and why."""
+
+    why: str
+    ulps: int = 0  # steps between neighbouring values of the result's type
+    absolute: float = 0.0  # or this far
+    relative: float = 0.0  # or this part of the sum of the sizes of all products and of the addend
+
+
+@dataclass(frozen=True)
 class Entry:
     """Meaning of one mnemonic."""
 
     build: Build
-    section: str  # ISA document and section
+    section: str  # ISA document, number and title of the section
     generations: frozenset[Generation] = ALL  # that have it
+    operands: Operands | None = None  # where it is arithmetic on them alone
+    approximation: Approximation | None = None  # None: the device's bits, NaNs' own apart
+
+    @property
+    def source(self) -> str:
+        """Of ``section``, what the documents of its generations say; RDNA4's have the numbers of RDNA3's."""
+        families = [name for name, family in (("CDNA", CDNA), ("RDNA", RDNA)) if self.generations & family]
+        parts = [part for part in self.section.split("; ") if part.startswith(tuple(families))]
+        only_newest = self.generations == {Generation.RDNA4}
+        return "; ".join(part.replace("RDNA3 ", "RDNA4 ") if only_newest else part for part in parts)
 
 
 Table: TypeAlias = Mapping[str, Entry]

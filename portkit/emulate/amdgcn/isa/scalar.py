@@ -13,17 +13,14 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Read, Step, take_apart
+from portkit.emulate.amdgcn.isa import sections
+from portkit.emulate.amdgcn.isa.arithmetic import row_of
 from portkit.emulate.amdgcn.isa.compare import RELATIONS
-from portkit.emulate.amdgcn.isa.registry import Build, Entry
+from portkit.emulate.amdgcn.isa.registry import Approximation, Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type, is_constant
 from portkit.emulate.core import floats, integers
 
-_SOP1 = "CDNA3 ISA, SOP1 Instructions; RDNA3 ISA, SOP1 Instructions"
-_SOP2 = "CDNA3 ISA, SOP2 Instructions; RDNA3 ISA, SOP2 Instructions"
-_SOPC = "CDNA3 ISA, SOPC Instructions; RDNA3 ISA, SOPC Instructions"
-_SOPK = "CDNA3 ISA, SOPK Instructions; RDNA3 ISA, SOPK Instructions"
-_FLOATS = "RDNA3.5 ISA, SOP2 Instructions; RDNA4 ISA, SOP2 Instructions"
 _31, _63 = np.uint32(31), np.uint32(63)
 RDNA4_ONLY = frozenset({Generation.RDNA4})
 
@@ -72,6 +69,22 @@ def _computed(signature: str, function: Callable[..., Any], *, scc: bool, accumu
         return step
 
     return build
+
+
+def _entry(
+    signature: str,
+    function: Callable[..., Any],
+    section: str,
+    generations: frozenset[Generation] = ALL,
+    *,
+    scc: bool = False,
+    accumulate: bool = False,
+    approximation: Approximation | None = None,
+) -> Entry:
+    """Table row of one result that a function gives."""
+    build = _computed(signature, function, scc=scc, accumulate=accumulate)
+    operands = row_of(signature, function, accumulate=accumulate).operands
+    return Entry(build, section, generations, operands, approximation)
 
 
 def _flagged(signature: str, function: Callable[..., tuple[Any, Any]]) -> Build:
@@ -182,6 +195,18 @@ def _comparison(relation: Callable[[Any, Any], Any], kinds: tuple[Type, Type]) -
         decoder.need(2)
         left, right = (_signed_scalar(decoder, t, k) for t, k in zip(decoder.operands, kinds, strict=True))
         return lambda machine: machine.write_scc(np.asarray(relation(left(machine), right(machine))))
+
+    return build
+
+
+def _comparison_with_immediate(relation: Callable[[Any, Any], Any], kind: Type) -> Build:
+    """s_cmpk: the immediate has 16 bits, sign-extended for a signed comparison."""
+
+    def build(decoder: Decoder) -> Step:
+        decoder.need(2)
+        left, immediate = decoder.scalar(decoder.operands[0], kind), _immediate16(decoder, decoder.operands[1])
+        right = immediate if kind is Type.I32 else np.uint32(int(immediate) & 0xFFFF)
+        return lambda machine: machine.write_scc(np.asarray(relation(left(machine), right)))
 
     return build
 
@@ -412,12 +437,15 @@ def _logic_tables() -> dict[str, Entry]:
     table = {}
     for name, function in _LOGIC.items():
         for kind in (Type.U32, Type.U64):
-            build = _computed(f"{kind.name} = {kind.name} {kind.name}", function, scc=True)
-            save = _save_exec(function, kind)
+            signature, save = f"{kind.name} = {kind.name} {kind.name}", _save_exec(function, kind)
+            narrow = ALL if kind is Type.U64 else RDNA  # waves of 32 lanes
             for spelled, generations in ((name, CDNA if name in _RENAMED else ALL), (_RENAMED.get(name, ""), RDNA)):
                 if spelled:
-                    table[f"s_{spelled}_b{kind.bits}"] = Entry(build, _SOP2, generations)
-                    table[f"s_{spelled}_saveexec_b{kind.bits}"] = Entry(save, _SOP1, generations)
+                    table[f"s_{spelled}_b{kind.bits}"] = _entry(
+                        signature, function, sections.SOP2, generations, scc=True
+                    )
+                if spelled and generations & narrow:
+                    table[f"s_{spelled}_saveexec_b{kind.bits}"] = Entry(save, sections.SOP1, generations & narrow)
     return table
 
 
@@ -425,53 +453,83 @@ def _comparison_tables() -> dict[str, Entry]:
     table = {}
     for condition in ("eq", "lg", "gt", "ge", "lt", "le"):
         relation = np.not_equal if condition == "lg" else RELATIONS[condition]
-        for kind in (Type.I32, Type.U32, Type.U64):
+        for kind in (Type.I32, Type.U32):
             name = f"{condition}_{kind.name.lower()}"
-            table[f"s_cmp_{name}"] = Entry(_comparison(relation, (kind, kind)), _SOPC)
-            if kind.bits == 32:
-                table[f"s_cmpk_{name}"] = Entry(_comparison(relation, (kind, kind)), _SOPK)
+            table[f"s_cmp_{name}"] = Entry(_comparison(relation, (kind, kind)), sections.SOPC)
+            table[f"s_cmpk_{name}"] = Entry(_comparison_with_immediate(relation, kind), sections.SOPK, ALL - RDNA4_ONLY)
+    for condition, relation in (("eq", np.equal), ("lg", np.not_equal)):
+        table[f"s_cmp_{condition}_u64"] = Entry(_comparison(relation, (Type.U64, Type.U64)), sections.SOPC)
     for condition, relation in RELATIONS.items():
         if condition != "ne":
-            table[f"s_cmp_{condition}_f32"] = Entry(_comparison(relation, (Type.F32, Type.F32)), _FLOATS, RDNA)
+            build = _comparison(relation, (Type.F32, Type.F32))
+            table[f"s_cmp_{condition}_f32"] = Entry(build, sections.SCALAR_FLOATS_C, RDNA)
     return table
 
 
+_ONLY: dict[str, frozenset[Generation]] = {
+    **dict.fromkeys(("ff1_i32_b32", "flbit_i32_b32", "flbit_i32"), CDNA),
+    **dict.fromkeys(("ctz_i32_b32", "clz_i32_u32", "cls_i32"), RDNA),
+}
+"""Generations of the entries that not all have."""
+
+_ROUNDED_ONCE = Approximation("computed in float64 and rounded once, where devices are within 1 ulp", ulps=1)
+
+
 def _plain_tables() -> dict[str, Entry]:
-    table = {f"s_{n}": Entry(_computed(s, f, scc=True), _SOP2) for n, (s, f) in _SCC_IF_NOT_ZERO.items()}
-    table |= {f"s_{n}": Entry(_computed(s, f, scc=False), _SOP2) for n, (s, f) in _SCC_KEPT.items()}
-    table |= {f"s_{n}": Entry(_computed(s, f, scc=False), _FLOATS, RDNA) for n, (s, f) in _FLOAT.items()}
+    table = {f"s_{n}": _entry(s, f, _format(s), scc=True) for n, (s, f) in _SCC_IF_NOT_ZERO.items()}
+    table |= {f"s_{n}": _entry(s, f, _format(s), _ONLY.get(n, ALL)) for n, (s, f) in _SCC_KEPT.items()}
     table |= {
-        f"v_s_{n}": Entry(_computed(s, f, scc=False), "RDNA4 ISA, VOP3 Instructions", RDNA4_ONLY)
+        f"s_{n}": _entry(s, f, sections.SCALAR_FLOATS if _binary(s) else sections.SCALAR_FLOATS_1, _having(n))
+        for n, (s, f) in _FLOAT.items()
+    }
+    table |= {
+        f"v_s_{n}": _entry(s, f, sections.RDNA4_VOP3, RDNA4_ONLY, approximation=_ROUNDED_ONCE)
         for n, (s, f) in _TRANSCENDENTAL.items()
     }
-    return table | {f"s_{n}": Entry(_flagged(s, f), _SOP2, g) for n, (s, f, g) in _WITH_FLAG.items()}
+    return table | {
+        f"s_{n}": Entry(_flagged(s, f), sections.SOP2, g, row_of(s, f).operands) for n, (s, f, g) in _WITH_FLAG.items()
+    }
+
+
+def _binary(signature: str) -> bool:
+    return len(signature.split()) > 3
+
+
+def _format(signature: str) -> str:
+    """The section of instructions with so many sources."""
+    return sections.SOP2 if _binary(signature) else sections.SOP1
+
+
+def _having(name: str) -> frozenset[Generation]:
+    """Generations that have a scalar operation on floats by this name."""
+    return RDNA4_ONLY if "_num_" in name else RDNA - RDNA4_ONLY if name in {"max_f32", "min_f32"} else RDNA
 
 
 TABLE: dict[str, Entry] = {
     **_logic_tables(),
     **_comparison_tables(),
     **_plain_tables(),
-    "s_bitcmp0_b32": Entry(_bit_is(0, Type.U32), _SOPC),
-    "s_bitcmp1_b32": Entry(_bit_is(1, Type.U32), _SOPC),
-    "s_bitcmp0_b64": Entry(_bit_is(0, Type.U64), _SOPC),
-    "s_bitcmp1_b64": Entry(_bit_is(1, Type.U64), _SOPC),
-    "s_cselect_b32": Entry(_select(Type.U32), _SOP2),
-    "s_cselect_b64": Entry(_select(Type.U64), _SOP2),
-    "s_cmov_b32": Entry(_conditional_move(Type.U32), _SOP1),
-    "s_cmov_b64": Entry(_conditional_move(Type.U64), _SOP1),
-    "s_bitset0_b32": Entry(_computed("U32 = U32 U32", _set_bit(0), scc=False, accumulate=True), _SOP1),
-    "s_bitset1_b32": Entry(_computed("U32 = U32 U32", _set_bit(1), scc=False, accumulate=True), _SOP1),
-    "s_fmac_f32": Entry(_computed("F32 = F32 F32 F32", floats.fma32, scc=False, accumulate=True), _FLOATS, RDNA),
-    "s_addc_u32": Entry(_with_carry(1), _SOP2, ALL - RDNA4_ONLY),
-    "s_subb_u32": Entry(_with_carry(-1), _SOP2, ALL - RDNA4_ONLY),
-    "s_add_co_ci_u32": Entry(_with_carry(1), _SOP2, RDNA4_ONLY),
-    "s_sub_co_ci_u32": Entry(_with_carry(-1), _SOP2, RDNA4_ONLY),
-    "s_add_nc_u64": Entry(_computed("U64 = U64 U64", np.add, scc=False), _SOP2, RDNA4_ONLY),
-    "s_sub_nc_u64": Entry(_computed("U64 = U64 U64", np.subtract, scc=False), _SOP2, RDNA4_ONLY),
-    "s_mul_u64": Entry(_computed("U64 = U64 U64", np.multiply, scc=False), _SOP2, RDNA4_ONLY),
-    "s_movk_i32": Entry(_move_immediate, _SOPK),
-    "s_addk_i32": Entry(_add_immediate, _SOPK, ALL - RDNA4_ONLY),
-    "s_addk_co_i32": Entry(_add_immediate, _SOPK, RDNA4_ONLY),
-    "s_mulk_i32": Entry(_multiply_immediate, _SOPK),
+    "s_bitcmp0_b32": Entry(_bit_is(0, Type.U32), sections.SOPC),
+    "s_bitcmp1_b32": Entry(_bit_is(1, Type.U32), sections.SOPC),
+    "s_bitcmp0_b64": Entry(_bit_is(0, Type.U64), sections.SOPC),
+    "s_bitcmp1_b64": Entry(_bit_is(1, Type.U64), sections.SOPC),
+    "s_cselect_b32": Entry(_select(Type.U32), sections.SOP2),
+    "s_cselect_b64": Entry(_select(Type.U64), sections.SOP2),
+    "s_cmov_b32": Entry(_conditional_move(Type.U32), sections.SOP1),
+    "s_cmov_b64": Entry(_conditional_move(Type.U64), sections.SOP1),
+    "s_bitset0_b32": _entry("U32 = U32 U32", _set_bit(0), sections.SOP1, accumulate=True),
+    "s_bitset1_b32": _entry("U32 = U32 U32", _set_bit(1), sections.SOP1, accumulate=True),
+    "s_fmac_f32": _entry("F32 = F32 F32 F32", floats.fma32, sections.SCALAR_FLOATS, RDNA, accumulate=True),
+    "s_addc_u32": Entry(_with_carry(1), sections.SOP2, ALL - RDNA4_ONLY),
+    "s_subb_u32": Entry(_with_carry(-1), sections.SOP2, ALL - RDNA4_ONLY),
+    "s_add_co_ci_u32": Entry(_with_carry(1), sections.SOP2, RDNA4_ONLY),
+    "s_sub_co_ci_u32": Entry(_with_carry(-1), sections.SOP2, RDNA4_ONLY),
+    "s_add_nc_u64": _entry("U64 = U64 U64", np.add, sections.SOP2, RDNA4_ONLY),
+    "s_sub_nc_u64": _entry("U64 = U64 U64", np.subtract, sections.SOP2, RDNA4_ONLY),
+    "s_mul_u64": _entry("U64 = U64 U64", np.multiply, sections.SOP2, RDNA4_ONLY),
+    "s_movk_i32": Entry(_move_immediate, sections.SOPK),
+    "s_addk_i32": Entry(_add_immediate, sections.SOPK, ALL - RDNA4_ONLY),
+    "s_addk_co_i32": Entry(_add_immediate, sections.SOPK, RDNA4_ONLY),
+    "s_mulk_i32": Entry(_multiply_immediate, sections.SOPK),
 }
 """Mnemonic → entry."""

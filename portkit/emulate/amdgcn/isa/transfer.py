@@ -13,7 +13,7 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import CDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
-from portkit.emulate.amdgcn.isa import memory
+from portkit.emulate.amdgcn.isa import memory, sections
 from portkit.emulate.amdgcn.isa.lds import shared_address
 from portkit.emulate.amdgcn.isa.memory import CACHE_HINTS, Addresses, buffer_addresses, global_addresses
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
@@ -22,9 +22,6 @@ from portkit.emulate.amdgcn.operands import M0, File, Register
 from portkit.emulate.core.bytestore import Offsets, Words
 from portkit.emulate.core.findings import Unsupported
 from portkit.emulate.core.smallfloats import pack, unpack
-
-_TRANSPOSED = "CDNA4 ISA, LDS & GDS Instructions, LDS Transpose Load"
-_DIRECT = "CDNA3 ISA, Memory Buffer Load to LDS; CDNA4 ISA, the same"
 
 _CDNA4 = frozenset({Generation.CDNA4})
 _FROM_CDNA3 = frozenset({Generation.CDNA3, Generation.CDNA4})
@@ -140,13 +137,13 @@ def _either(in_registers: Build, in_shared: Build) -> Build:
 _WIDTHS = {"dword": 4, "dwordx3": 12, "dwordx4": 16}
 
 TABLE: dict[str, Entry] = {
-    "ds_read_b64_tr_b16": Entry(_read_transposed(8, 16), _TRANSPOSED, _CDNA4),
-    "ds_read_b64_tr_b8": Entry(_read_transposed(8, 8), _TRANSPOSED, _CDNA4),
-    "ds_read_b64_tr_b4": Entry(_read_transposed(8, 4), _TRANSPOSED, _CDNA4),
-    "ds_read_b96_tr_b6": Entry(_read_transposed(12, 6), _TRANSPOSED, _CDNA4),
-    "global_load_lds_dword": Entry(_direct(_of_global, 4), _DIRECT, _FROM_CDNA3),
-    "global_load_lds_dwordx3": Entry(_direct(_of_global, 12), _DIRECT, _CDNA4),
-    "global_load_lds_dwordx4": Entry(_direct(_of_global, 16), _DIRECT, _CDNA4),
+    "ds_read_b64_tr_b16": Entry(_read_transposed(8, 16), sections.CDNA4_TRANSPOSED, _CDNA4),
+    "ds_read_b64_tr_b8": Entry(_read_transposed(8, 8), sections.CDNA4_TRANSPOSED, _CDNA4),
+    "ds_read_b64_tr_b4": Entry(_read_transposed(8, 4), sections.CDNA4_TRANSPOSED, _CDNA4),
+    "ds_read_b96_tr_b6": Entry(_read_transposed(12, 6), sections.CDNA4_TRANSPOSED, _CDNA4),
+    "global_load_lds_dword": Entry(_direct(_of_global, 4), sections.LOAD_TO_LDS, _FROM_CDNA3),
+    "global_load_lds_dwordx3": Entry(_direct(_of_global, 12), sections.LOAD_TO_LDS, _CDNA4),
+    "global_load_lds_dwordx4": Entry(_direct(_of_global, 16), sections.LOAD_TO_LDS, _CDNA4),
 }
 """Mnemonic → entry."""
 

@@ -10,17 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from portkit.emulate.amdgcn.architecture import CDNA, RDNA, Generation
+from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import Arithmetic, arithmetic, build
-from portkit.emulate.amdgcn.isa.registry import Entry
+from portkit.emulate.amdgcn.isa.registry import Approximation, Entry
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core import floats, integers
 
-_VOP1 = "CDNA3 ISA, VOP1 Instructions; RDNA3 ISA, VOP1 Instructions"
-_VOP2 = "CDNA3 ISA, VOP2 Instructions; RDNA3 ISA, VOP2 Instructions"
-_VOP3 = "CDNA3 ISA, VOP3A & VOP3B Instructions; RDNA3 ISA, VOP3 & VOP3SD Instructions"
-_VOP3P = "CDNA3 ISA, VOP3P Instructions"
 _31, _63 = np.uint32(31), np.uint32(63)
 
 
@@ -234,14 +231,45 @@ _UNFUSED: dict[str, tuple[str, Any]] = {
 
 
 def _unfused() -> dict[str, Entry]:
-    old, section = frozenset({Generation.CDNA2}), "CDNA2 ISA, VOP2 and VOP3A Instructions"
+    old, section = frozenset({Generation.CDNA2}), sections.CDNA2_VOP
     table = {f"v_{name}": arithmetic(s, f, section, generations=old) for name, (s, f) in _UNFUSED.items()}
     signature, function = _UNFUSED["mad_f32"]
     return table | {"v_mac_f32": arithmetic(signature, function, section, accumulate=True, generations=old)}
 
 
+_RDNA3, _RDNA4 = frozenset({Generation.RDNA3}), frozenset({Generation.RDNA4})
+_SINCE_CDNA3 = frozenset({Generation.CDNA3, Generation.CDNA4})
+
+_ONLY: dict[str, frozenset[Generation]] = {
+    **dict.fromkeys(("ffbh_u32", "ffbl_b32"), CDNA),
+    **dict.fromkeys(("clz_i32_u32", "ctz_i32_b32", "xor3_b32"), RDNA),
+    **dict.fromkeys(("mov_b64", "lshl_add_u64"), _SINCE_CDNA3),
+    **dict.fromkeys(("maxmin_f32", "minmax_f32"), _RDNA3),
+    **dict.fromkeys(("max_f32", "min_f32", "max3_f32", "min3_f32", "med3_f32", "max_f64", "min_f64"), ALL - _RDNA4),
+}
+"""Generations of the entries that not all have; names with ``_num`` are RDNA4's."""
+
+_ROUNDED_ONCE = Approximation("computed in float64 and rounded once, where devices are within 1 ulp", ulps=1)
+_OF_AN_ANGLE = Approximation(
+    "computed in float64 and rounded once; how near devices come is not documented", 0, 2.0**-20
+)
+_APPROXIMATE: dict[str, Approximation] = {
+    **dict.fromkeys(("exp_f32", "log_f32", "rcp_f32", "rcp_iflag_f32", "rsq_f32", "sqrt_f32"), _ROUNDED_ONCE),
+    **dict.fromkeys(("sin_f32", "cos_f32"), _OF_AN_ANGLE),
+}
+
+
+def _generations(name: str) -> frozenset[Generation]:
+    return _RDNA4 if "_num_" in name else _ONLY.get(name, ALL)
+
+
 def _rows(rows: dict[str, tuple[str, Any]], section: str) -> dict[str, Entry]:
-    return {f"v_{name}": arithmetic(signature, function, section) for name, (signature, function) in rows.items()}
+    return {
+        f"v_{name}": arithmetic(
+            signature, function, section, generations=_generations(name), approximation=_APPROXIMATE.get(name)
+        )
+        for name, (signature, function) in rows.items()
+    }
 
 
 def _truth_table(decoder: Decoder) -> Step:
@@ -255,27 +283,27 @@ def _adds() -> dict[str, Entry]:
     """Addition without carry: one operation, named apart by generation."""
     table = {}
     for name, (signature, function) in _ADD32.items():
-        table[f"v_{name}_u32"] = arithmetic(signature, function, _VOP2, generations=CDNA)
-        table[f"v_{name}_nc_u32"] = arithmetic(signature, function, _VOP2, generations=RDNA)
+        table[f"v_{name}_u32"] = arithmetic(signature, function, sections.VOP2, generations=CDNA)
+        table[f"v_{name}_nc_u32"] = arithmetic(signature, function, sections.VOP2, generations=RDNA)
     return table
 
 
 TABLE: dict[str, Entry] = {
-    **_rows(_UNARY32, _VOP1),
-    **_rows(_UNARY64, _VOP1),
-    **_rows(_BINARY32, _VOP2),
-    **_rows(_THREE, _VOP3),
-    **_rows(_TWO, _VOP3),
+    **_rows(_UNARY32, sections.VOP1),
+    **_rows(_UNARY64, sections.VOP1),
+    **_rows(_BINARY32, sections.VOP2),
+    **_rows(_THREE, sections.VOP3),
+    **_rows(_TWO, sections.VOP3),
     **_adds(),
     **_unfused(),
     **{
-        f"v_accvgpr_{name}_b32": arithmetic("U32 = U32", _copy, _VOP3P, generations=CDNA)
+        f"v_accvgpr_{name}_b32": arithmetic("U32 = U32", _copy, sections.CDNA3_PACKED, generations=CDNA)
         for name in ("read", "write", "mov")
     },
-    "v_bitop3_b32": Entry(_truth_table, "CDNA4 ISA, VOP3 Instructions", frozenset({Generation.CDNA4})),
-    "v_fmac_f32": arithmetic("F32 = F32 F32 F32", floats.fma32, _VOP2, accumulate=True),
-    "v_fmac_f64": arithmetic("F64 = F64 F64 F64", floats.fma64, _VOP2, accumulate=True),
-    "v_add_nc_i32": arithmetic("I32 = I32 I32", np.add, _VOP3, generations=RDNA),
-    "v_sub_nc_i32": arithmetic("I32 = I32 I32", np.subtract, _VOP3, generations=RDNA),
+    "v_bitop3_b32": Entry(_truth_table, sections.CDNA4_VOP3, frozenset({Generation.CDNA4})),
+    "v_fmac_f32": arithmetic("F32 = F32 F32 F32", floats.fma32, sections.VOP2, accumulate=True),
+    "v_fmac_f64": arithmetic("F64 = F64 F64 F64", floats.fma64, sections.VOP2, accumulate=True, generations=CDNA),
+    "v_add_nc_i32": arithmetic("I32 = I32 I32", np.add, sections.VOP3, generations=RDNA),
+    "v_sub_nc_i32": arithmetic("I32 = I32 I32", np.subtract, sections.VOP3, generations=RDNA),
 }
 """Mnemonic → entry."""

@@ -1,22 +1,35 @@
-"""A YAML file with the line of everything in it."""
+"""A YAML file with the line of everything in it: matrix and targets files are read by it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.reader import ReaderError
 
-from portkit.errors import MatrixError
+from portkit.errors import PortkitError
 
 Location = tuple[str | int, ...]
 """The way to a value: keys of mappings and indices of lists."""
+
+DEEPEST: Final = 50
+"""Mappings and lists within one another: no file of ours needs ten, and the parser takes long over thousands."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a file is for, which its mistakes are told by."""
+
+    name: str  # such as "matrix file"
+    error: type[PortkitError]
+    begin: str  # what a file of the kind begins with
 
 
 @dataclass(frozen=True)
@@ -38,7 +51,16 @@ class Document:
 
     def place(self, location: Sequence[Any]) -> str:
         """A location for people: ``matrix.yaml:12: kernels.softmax.dtypes[1]``."""
-        return f"{self.name}:{self.line(location)}: {dotted(location)}" if location else f"{self.name}:1"
+        return f"{self.name}:{self.line(location)}: {dotted(self._named(location))}" if location else f"{self.name}:1"
+
+    def _named(self, location: Sequence[Any]) -> Location:
+        """``location`` with numbers that are keys of a mapping, not indices, as text."""
+        named: list[str | int] = []
+        node: Any = self.data
+        for part in location:
+            named.append(str(part) if isinstance(node, CommentedMap) and isinstance(part, int) else part)
+            node = node[part] if _has(node, part) else None
+        return tuple(named)
 
     def known_part(self, location: Sequence[Any]) -> Location:
         """``location`` without the parts that the file does not have."""
@@ -55,25 +77,29 @@ class Document:
         yield from _walk(self.data, ())
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path, kind: Kind) -> Document:
     """Read a YAML file.
 
+    Args:
+        path: of the file.
+        kind: what it is for.
+
     Raises:
-        MatrixError: the file is missing, unreadable or empty, not YAML, has a key
-            twice, or is no mapping; the place names the line.
+        PortkitError: of the kind: the file is missing, unreadable or empty, not YAML, has a
+            key twice, is nested too deeply, or is no mapping; the place names the line.
     """
     name = display_name(path)
     if not _is_utf8(str(path.absolute())):
-        raise MatrixError(
+        raise kind.error(
             "has a path that no text can hold in this locale's encoding",
             place=ascii(name),
             remedy="rename its folder or the file, or use a UTF-8 locale",
         )
-    data = _parse(_text(path, name), name)
+    data = _parse(_text(path, name, kind), name, kind)
     if data is None:
-        raise MatrixError("the file is empty", place=name, remedy="write at least `kernels:` and `targets:`")
+        raise kind.error("the file is empty", place=name, remedy=f"write at least {kind.begin}")
     if not isinstance(data, CommentedMap):
-        raise MatrixError("the top level must be a mapping", place=f"{name}:1", remedy="begin with `kernels:`")
+        raise kind.error("the top level must be a mapping", place=f"{name}:1", remedy=f"begin with {kind.begin}")
     return Document(name, data)
 
 
@@ -100,41 +126,57 @@ def _is_utf8(path: str) -> bool:
     return "\0" not in path and path.encode(errors="replace").decode() == path
 
 
-def _text(path: Path, name: str) -> str:
+def _text(path: Path, name: str, kind: Kind) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise MatrixError("no such matrix file", place=name, remedy="name another, or write one") from None
+        raise kind.error(f"no such {kind.name}", place=name, remedy="name another, or write one") from None
     except OSError as error:
         reason = error.strerror or str(error)
-        raise MatrixError(f"can't be read: {reason}", place=name, remedy="name a readable file") from None
+        raise kind.error(f"can't be read: {reason}", place=name, remedy="name a readable file") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise MatrixError("is not UTF-8", place=f"{name}:{line}", remedy="save the file as UTF-8") from None
+        raise kind.error("is not UTF-8", place=f"{name}:{line}", remedy="save the file as UTF-8") from None
 
 
-def _parse(text: str, name: str) -> Any:
+def _parse(text: str, name: str, kind: Kind) -> Any:
     try:
+        if (line := _too_deep(text)) is not None:
+            raise kind.error(
+                f"is nested more than {DEEPEST} deep", place=f"{name}:{line}", remedy="check brackets and indentation"
+            )
         return YAML(typ="rt").load(text)
+    except PortkitError:
+        raise
     except DuplicateKeyError as error:
         key = str(error.problem).split('"')[1]
-        raise MatrixError(
+        raise kind.error(
             f"key {key!r} is there twice", place=_marked(error, name), remedy="merge the two, or remove one"
         ) from None
     except MarkedYAMLError as error:
         problem = ", ".join(part for part in (error.context, error.problem) if part)
-        raise MatrixError(
+        raise kind.error(
             f"is not YAML: {problem}", place=_marked(error, name), remedy="check indentation, brackets and quotes"
         ) from None
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise MatrixError(
+        raise kind.error(
             f"is not YAML: {error.reason}", place=f"{name}:{line}", remedy="remove the control character"
         ) from None
     except Exception as error:  # the parser stumbles over wrong tags and deep nesting in ways of its own
-        raise MatrixError(
+        raise kind.error(
             f"is not YAML: {type(error).__name__}", place=name, remedy="check tags, indentation, brackets and quotes"
         ) from None
+
+
+def _too_deep(text: str) -> int | None:
+    """The line where the nesting passes the limit."""
+    depth = 0
+    for event in YAML(typ="rt").parse(text):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > DEEPEST:
+            return int(event.start_mark.line) + 1
+    return None
 
 
 def _marked(error: MarkedYAMLError, name: str) -> str:

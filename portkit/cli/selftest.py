@@ -1,0 +1,79 @@
+"""``portkit selftest``: does this host's GPU do what portkit says of it?
+
+Each option is a test of its own and a function below; the command runs those that were asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from portkit.emulate.core.vectors import Recording, write
+from portkit.errors import HostError
+
+if TYPE_CHECKING:
+    from portkit.run.instruction_vectors import ProbeDevice
+
+
+@click.command("selftest")
+@click.option(
+    "--isa-vectors",
+    "vectors",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Record the results of single instructions of this host's AMD GPU, for portkit emulate --check-vectors.",
+)
+@click.option(
+    "--emulated",
+    "architecture",
+    metavar="ARCHITECTURE",
+    help="With --isa-vectors: let the emulator stand for a GPU; the file says so, and is no evidence of hardware.",
+)
+def command(vectors: Path | None, architecture: str | None) -> None:
+    """Test this host's GPU against what portkit says of it."""
+    if vectors is None:
+        raise click.UsageError("nothing to test was named; see portkit selftest --help")
+    click.echo(_recorded(vectors, architecture))
+
+
+def _recorded(path: Path, architecture: str | None) -> str:
+    """Record instruction vectors; what came of it, in words."""
+    if not path.parent.is_dir():
+        raise HostError(f"there is no folder {path.parent}", place="--isa-vectors", remedy="create it, or name another")
+    device = _device(architecture)
+    recording = _record(device)
+    write(path, recording)
+    return _summary(path, recording)
+
+
+def _device(architecture: str | None) -> ProbeDevice:
+    try:
+        from portkit.run.instruction_vectors import Emulated, Hardware  # noqa: PLC0415 - torch and Triton
+    except ImportError as error:
+        raise HostError(
+            f"recording needs torch, Triton and NumPy: {error}", remedy="pip install 'portkit[run]'"
+        ) from None
+    return Emulated(architecture) if architecture else Hardware()
+
+
+def _record(device: ProbeDevice) -> Recording:
+    from portkit.run.instruction_vectors import record  # noqa: PLC0415 - torch and Triton
+
+    def progress(number: int, total: int, name: str) -> None:
+        if number % 25 == 0:
+            click.echo(f"{number}/{total} {name}", err=True)
+
+    return record(device, progress=progress)
+
+
+def _summary(path: Path, recording: Recording) -> str:
+    origin = recording.origin
+    lines = [f"{len(recording.results)} instructions of {origin.architecture} on {origin.device}: {path}"]
+    lines += [f"  not recorded: {why}" for why in recording.refused.values()]
+    if origin.emulated:
+        lines.append("This file was made by the emulator: it is no evidence of any hardware.")
+    else:
+        lines.append(f"Compare on any host: portkit emulate --check-vectors {path.name}")
+    return "\n".join(lines)

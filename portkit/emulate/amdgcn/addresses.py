@@ -1,0 +1,81 @@
+"""Addresses of code: each instruction has eight bytes, of which nothing but jumps takes notice.
+
+Functions that are not inlined, and branches further than 16 bits reach, take the address of the instruction behind
+``s_getpc_b64``, add the distance to a symbol, and jump there (LLVM, AMDGPU usage, "Relocation Records" and "Call
+Convention"). What the assembler would put for a distance stands for it here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+from portkit.emulate.amdgcn.program import Instruction
+from portkit.emulate.core.findings import Unsupported
+
+BYTES = 8
+"""Of an instruction."""
+
+_SYMBOL = re.compile(r"([\w.$]+)@rel32@(lo|hi)\+\d+")
+_DIFFERENCE = re.compile(r"\(([\w.$]+)-([\w.$]+)\)(&4294967295|>>32)")
+
+
+def address_of(index: int) -> int:
+    """Address of an instruction."""
+    return BYTES * index
+
+
+def resolve(
+    instructions: Sequence[Instruction], labels: Mapping[str, int]
+) -> tuple[tuple[Instruction, ...], tuple[int, ...]]:
+    """Instructions with numbers for distances, and the places whose address is taken.
+
+    Raises:
+        Unsupported: a symbol is not in the text, or no ``s_getpc_b64`` comes before.
+    """
+    resolver = _Resolver(labels)
+    resolved = tuple(resolver.take(index, item) for index, item in enumerate(instructions))
+    return resolved, tuple(sorted(resolver.entries))
+
+
+class _Resolver:
+    """Walks the instructions once."""
+
+    def __init__(self, labels: Mapping[str, int]) -> None:
+        self.labels = labels
+        self.base: int | None = None  # the address that the last s_getpc_b64 gave
+        self.entries: set[int] = set()
+
+    def take(self, index: int, item: Instruction) -> Instruction:
+        """The instruction with numbers in its operands."""
+        if item.mnemonic == "s_getpc_b64":
+            self.base = address_of(index + 1)
+        if not any("@rel32" in text or text.startswith("(") for text in item.operands):
+            return item
+        return dataclasses.replace(item, operands=tuple(self._operand(item, text) for text in item.operands))
+
+    def _operand(self, item: Instruction, text: str) -> str:
+        if match := _SYMBOL.fullmatch(text):
+            symbol, part = match.groups()
+            if self.base is None:
+                raise Unsupported(f"distance to {symbol} from no s_getpc_b64", item.site)
+            return self._part(self._place(item, symbol) - self.base, low=part == "lo")
+        if match := _DIFFERENCE.fullmatch(text):
+            symbol, start, part = match.groups()
+            return self._part(self._place(item, symbol) - address_of(self._index(item, start)), low=part[0] == "&")
+        return text
+
+    def _place(self, item: Instruction, symbol: str) -> int:
+        index = self._index(item, symbol)
+        self.entries.add(index)
+        return address_of(index)
+
+    def _index(self, item: Instruction, symbol: str) -> int:
+        if symbol not in self.labels:
+            raise Unsupported(f"symbol {symbol} is not in the text", item.site)
+        return self.labels[symbol]
+
+    @staticmethod
+    def _part(distance: int, *, low: bool) -> str:
+        return str(distance & 0xFFFF_FFFF if low else (distance >> 32) & 0xFFFF_FFFF)

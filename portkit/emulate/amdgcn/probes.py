@@ -1,0 +1,475 @@
+"""Which arithmetic instructions are recorded on a device, with the lines that run each on operands of its own.
+
+The lines of a probe find their operands in vector registers from ``v32`` on (``places_of``), one lane a row, and
+leave their results from ``v56`` on. They may use ``v32`` to ``v75``, ``s32`` to ``s63``, VCC and SCC. The same lines
+run in the inline assembly of a Triton kernel on a device and, within a kernel of the emulator's own, in the emulator.
+
+What is not recorded: moves between lanes, memory, control, results that a mode bit changes, matrix products of CDNA2,
+with scales, or of more than 24 words of operands a lane.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from portkit.emulate.amdgcn.architecture import CDNA, Architecture, Generation
+from portkit.emulate.amdgcn.isa.registry import Entry, Operands, all_entries
+from portkit.emulate.core.bytestore import Words
+from portkit.emulate.core.vectors import Array, Kind, Probe, elements, kind_of
+
+SOURCE, RESULT = 32, 56
+"""First vector registers of operands and of results."""
+
+CLOBBERED = (
+    *(f"v{n}" for n in range(SOURCE, 76)),
+    *(f"s{n}" for n in range(32, 64)),
+    *("vcc", "scc", "memory"),
+)
+"""What the inline assembly of a probe changes."""
+
+_PAIR = 2
+"""Values of a packed operand; more are elements of a matrix."""
+
+ROWS = 1024
+"""Rows of operands of one probe."""
+
+_LITERAL = "0x40490fdb"
+
+
+def probes_of(architecture: Architecture) -> list[Probe]:
+    """All probes of an architecture, by name."""
+    found = [probe for maker in _MAKERS for probe in maker(architecture)]
+    return sorted(found, key=lambda probe: probe.name)
+
+
+def _having(architecture: Architecture, pattern: str) -> Iterator[tuple[str, Entry]]:
+    """Entries of the architecture whose names match."""
+    for name, entry in all_entries().items():
+        if architecture.generation in entry.generations and re.fullmatch(pattern, name):
+            yield name, entry
+
+
+# -- lines
+
+
+def _registers(first: int, kind: str, letter: str = "v") -> str:
+    words = kind_of(kind).words
+    return f"{letter}{first}" if words == 1 else f"{letter}[{first}:{first + words - 1}]"
+
+
+def places_of(kinds: Sequence[str]) -> list[int]:
+    """First vector register of each operand: one behind the other, pairs at even numbers, as CDNA wants them."""
+    places, free = [], SOURCE
+    for kind in kinds:
+        words = kind_of(kind).words
+        free += free % 2 if words > 1 else 0
+        places.append(free)
+        free += words
+    return places
+
+
+def _laid_out(kinds: Sequence[str]) -> list[str]:
+    """Vector registers of operands."""
+    return [_registers(place, kind) for place, kind in zip(places_of(kinds), kinds, strict=True)]
+
+
+def _words_at(kinds: Sequence[str]) -> list[int]:
+    """Vector register of each word of a row of operands."""
+    return [place + n for place, kind in zip(places_of(kinds), kinds, strict=True) for n in range(kind_of(kind).words)]
+
+
+def settle(architecture: Architecture) -> str:
+    """An instruction after which every result so far can be read, whatever the device leaves to the compiler."""
+    if architecture.generation in CDNA:
+        return "s_nop 7"
+    return "s_wait_alu 0xfc" if architecture.generation is Generation.RDNA4 else "s_waitcnt_depctr 0xfc"
+
+
+def _mask(architecture: Architecture) -> str:
+    return "vcc" if architecture.generation in CDNA else "vcc_lo"
+
+
+def _flag(architecture: Architecture, register: int) -> list[str]:
+    """VCC of each lane as 1 or 0."""
+    return [settle(architecture), f"v_cndmask_b32 v{register}, 0, 1, {_mask(architecture)}"]
+
+
+# -- arithmetic of vectors and scalars, from the tables' own types
+
+
+def _names(operands: Operands) -> tuple[list[str], str]:
+    return [kind.name for kind in operands.sources], operands.result.name
+
+
+def _vector(architecture: Architecture) -> Iterator[Probe]:
+    """Entries that compute one result from their operands."""
+    for name, entry in _having(architecture, r"v_(?!accvgpr|s_|pk_).*"):
+        if entry.operands is not None:
+            kinds, result = _names(entry.operands)
+            yield (
+                _with_literal(name, kinds, result)
+                if re.search("(fma|mad)(ak|mk)", name)
+                else _plain(name, kinds, result, entry.operands.accumulate)
+            )
+
+
+def _plain(name: str, kinds: list[str], result: str, accumulate: bool) -> Probe:
+    texts, target = _laid_out(kinds), _registers(RESULT, result)
+    lines = [f"v_mov_b32 v{RESULT + n}, 0" for n in range(kind_of(result).words)]
+    if accumulate:
+        first = places_of(kinds)[-1]
+        lines = [f"v_mov_b32 v{RESULT + n}, v{first + n}" for n in range(kind_of(result).words)]
+        texts = texts[:-1]
+    return Probe(name, name, (*lines, f"{name} {target}, {', '.join(texts)}"), tuple(kinds), (result,))
+
+
+def _with_literal(name: str, kinds: list[str], result: str) -> Probe:
+    literal = _LITERAL if kinds[0] == "F32" else "0x4248"
+    texts = _laid_out(kinds[:2])
+    texts.insert(2 if "ak" in name else 1, literal)
+    return Probe(name, name, (f"{name} v{RESULT}, {', '.join(texts)}",), tuple(kinds[:2]), (result,))
+
+
+def _scalar(architecture: Architecture) -> Iterator[Probe]:
+    """Scalar entries, a lane after the other; SCC is a result too."""
+    for name, entry in _having(architecture, r"(s|v_s)_.*"):
+        if entry.operands is not None:
+            yield _scalar_probe(architecture, name, entry.operands)
+
+
+def _scalar_probe(architecture: Architecture, name: str, operands: Operands) -> Probe:
+    kinds, result = _names(operands)
+    literal = bool(re.search("fma(ak|mk)", name))
+    kinds = kinds[:2] if literal else kinds
+    texts = [_registers(place, kind, "s") for place, kind in zip(places_of(kinds), kinds, strict=True)]
+    words = kind_of(result).words
+    if literal:
+        texts.insert(2 if "ak" in name else 1, _LITERAL)
+    start = []
+    if operands.accumulate:
+        start = [f"s_mov_b32 s{48 + n}, s{places_of(kinds)[-1] + n}" for n in range(words)]
+        texts = texts[:-1]
+    line = f"{name} {_registers(48, result, 's')}, {', '.join(texts)}"
+    one = [*start, "s_cmp_eq_u32 0, 1", line, "s_cselect_b32 s52, 1, 0"]
+    lines = tuple(_lane_by_lane(architecture, _words_at(kinds), one, [*range(48, 48 + words), 52]))
+    return Probe(name, name, lines, tuple(kinds), (result, "U32"))
+
+
+def _lane_by_lane(
+    architecture: Architecture, sources: list[int], lines: list[str], results: list[int]
+) -> Iterator[str]:
+    """Lines on scalar registers for each lane: operands in those of the vector registers' numbers."""
+    lanes = 64 if architecture.generation in CDNA else 32
+    yield from (f"v_mov_b32 v{RESULT + n}, 0" for n in range(len(results)))
+    for lane in range(lanes):
+        yield from (f"v_readlane_b32 s{register}, v{register}, {lane}" for register in sources)
+        yield settle(architecture)
+        yield from lines
+        yield settle(architecture)
+        yield from (f"v_writelane_b32 v{RESULT + n}, s{register}, {lane}" for n, register in enumerate(results))
+
+
+# -- comparisons and carries
+
+
+def _comparisons(architecture: Architecture) -> Iterator[Probe]:
+    """v_cmp of every type; the mask is one bit a lane."""
+    for name, _ in _having(architecture, r"v_cmp_.*"):
+        kind = name.rsplit("_", 1)[1].upper()
+        kinds = (kind, "U32" if "class" in name else kind)
+        line = f"{name} {_mask(architecture)}, {', '.join(_laid_out(kinds))}"
+        yield Probe(name, name, (line, *_flag(architecture, RESULT)), kinds, ("U32",))
+
+
+def _carries(architecture: Architecture) -> Iterator[Probe]:
+    """Sums with a carry out, with one in and none in, and 64-bit products with a sum."""
+    mask = _mask(architecture)
+    for name, _ in _having(architecture, r"v_(add|sub|subrev)_co_u32"):
+        lines = (f"{name} v{RESULT}, {mask}, v32, v33", *_flag(architecture, RESULT + 1))
+        yield Probe(name, name, lines, ("U32", "U32"), ("U32", "U32"))
+    for name, _ in _having(architecture, r"v_(addc|subb|subbrev|add_co_ci|sub_co_ci|subrev_co_ci)(_co)?_u32"):
+        start = (f"v_cmp_gt_u32 {mask}, v32, v34", settle(architecture))
+        lines = (*start, f"{name} v{RESULT}, {mask}, v32, v33, {mask}", *_flag(architecture, RESULT + 1))
+        yield Probe(name, name, lines, ("U32", "U32", "U32"), ("U32", "U32"))
+    for name, _ in _having(architecture, r"v_mad_(co_)?(u64_u32|i64_i32)"):
+        narrow, wide = ("I32", "I64") if "i64" in name else ("U32", "U64")
+        line = f"{name} {_registers(RESULT, wide)}, {mask}, {', '.join(_laid_out((narrow, narrow, wide)))}"
+        yield Probe(name, name, (line, *_flag(architecture, RESULT + 2)), (narrow, narrow, wide), (wide, "U32"))
+
+
+def _divisions(architecture: Architecture) -> Iterator[Probe]:
+    """v_div_scale of the denominator and of the numerator, and v_div_fmas with VCC set in some lanes."""
+    mask = _mask(architecture)
+    for name, _ in _having(architecture, r"v_div_scale_f(32|64)"):
+        kind = name[-3:].upper()
+        denominator, numerator = _laid_out((kind, kind))
+        for what, value in (("denominator", denominator), ("numerator", numerator)):
+            line = f"{name} {_registers(RESULT, kind)}, {mask}, {value}, {denominator}, {numerator}"
+            flag = _flag(architecture, RESULT + kind_of(kind).words)
+            yield Probe(f"{name}.{what}", name, (line, *flag), (kind, kind), (kind, "U32"))
+    for name, _ in _having(architecture, r"v_div_fmas_f(32|64)"):
+        kinds = (name[-3:].upper(),) * 3
+        lines = (f"v_cmp_gt_u32 {mask}, v32, v33", settle(architecture))
+        line = f"{name} {_registers(RESULT, kinds[0])}, {', '.join(_laid_out(kinds))}"
+        yield Probe(name, name, (*lines, line), kinds, kinds[:1])
+
+
+# -- packed values, dot products, small floats
+
+
+def _packed(architecture: Architecture) -> Iterator[Probe]:
+    """v_pk_*: two values a register, or two registers of float32."""
+    for name, _ in _having(architecture, r"v_pk_(?!mov|.*_(?:fp8|bf8)).*"):
+        kind = f"{name.rsplit('_', 1)[1].upper().replace('B16', 'U16')}x2"
+        count = 3 if re.search("fma|mad|3", name.rsplit("_", 1)[0]) else 2
+        yield _of_three(name, (kind,) * count, kind)
+
+
+def _of_three(name: str, kinds: tuple[str, ...], result: str) -> Probe:
+    line = f"{name} {_registers(RESULT, result)}, {', '.join(_laid_out(kinds))}"
+    return Probe(name, name, (line,), kinds, (result,))
+
+
+_DOTS = {
+    r"v_dot2_f32_f16": (("F16x2", "F16x2", "F32"), "F32"),
+    r"v_dot2_f32_bf16": (("B16x2", "B16x2", "F32"), "F32"),
+    r"v_dot2_i32_i16": (("I16x2", "I16x2", "I32"), "I32"),
+    r"v_dot2_u32_u16": (("U16x2", "U16x2", "U32"), "U32"),
+    r"v_dot4_i32_i8": (("I8x4", "I8x4", "I32"), "I32"),
+    r"v_dot4_u32_u8": (("U8x4", "U8x4", "U32"), "U32"),
+    r"v_dot8_i32_i4": (("I4x8", "I4x8", "I32"), "I32"),
+    r"v_dot8_u32_u4": (("U4x8", "U4x8", "U32"), "U32"),
+    r"v_dot4_i32_iu8": (("U8x4", "U8x4", "I32"), "I32"),
+    r"v_dot8_i32_iu4": (("U4x8", "U4x8", "I32"), "I32"),
+    r"v_dot4_f32_[fb][pf]8_[fb][pf]8": (("FP8x4", "FP8x4", "F32"), "F32"),
+}
+_CONVERSIONS = {
+    r"v_cvt_f32_[fb][pf]8": (("U8",), ("F32",)),
+    r"v_cvt_pk_f32_[fb][pf]8": (("U8x4",), ("F32x2",)),
+    r"v_cvt_scalef32_pk_f32_([fb][pf]8|fp4)": (("U8x4", "F32"), ("F32x2",)),
+}
+
+
+def _dots(architecture: Architecture) -> Iterator[Probe]:
+    for pattern, (kinds, result) in _DOTS.items():
+        yield from (_of_three(name, kinds, result) for name, _ in _having(architecture, pattern))
+
+
+def _small_floats(architecture: Architecture) -> Iterator[Probe]:
+    """Conversions from fp8 and fp4, and to fp8, which keep half of the destination."""
+    for pattern, (kinds, results) in _CONVERSIONS.items():
+        yield from (_of_three(name, kinds, results[0]) for name, _ in _having(architecture, pattern))
+    for name, _ in _having(architecture, r"v_cvt_pk_[fb][pf]8_f32"):
+        lines = (f"v_mov_b32 v{RESULT}, v34", f"{name} v{RESULT}, v32, v33")
+        yield Probe(name, name, lines, ("F32", "F32", "U32"), ("U32",))
+
+
+# -- matrices
+
+_MATRIX = re.compile(r"v_(mfma|wmma)_(f32|f64|i32|f16|bf16)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_([a-z]+\d+)(?:_[a-z]+\d+)?")
+_ELEMENTS = {
+    **{"f64": "F64", "f32": "F32", "xf32": "F32", "f16": "F16", "bf16": "B16", "i32": "I32"},
+    **{"i8": "I8", "iu8": "U8", "iu4": "U4", "fp8": "FP8", "bf8": "FP8"},
+}
+_MOST_WORDS = RESULT - SOURCE
+
+
+def _matrices(architecture: Architecture) -> Iterator[Probe]:
+    """Products of a wave's matrices, as far as the registers of a probe hold them; CDNA2's names say less."""
+    if architecture.generation is not Generation.CDNA2:
+        for name, _ in _having(architecture, r"v_(mfma|wmma)_.*"):
+            if (match := _MATRIX.fullmatch(name)) and (probe := _product(architecture, name, match)):
+                yield probe
+
+
+def _product(architecture: Architecture, name: str, match: re.Match[str]) -> Probe | None:
+    """None where the operands need more registers."""
+    rows, columns, depth, blocks = (int(match[n] or 1) for n in range(3, 7))
+    lanes = 64 if match[1] == "mfma" else 32
+    doubled = architecture.generation is Generation.RDNA3
+    side = f"{_ELEMENTS[match[7]]}x{rows * depth * blocks // (lanes // (1 + doubled))}"
+    kind, count = _ELEMENTS[match[2]], rows * columns * blocks // lanes
+    results = (kind,) * count if doubled and kind in {"F16", "B16"} else (f"{kind}x{count}",)
+    kinds = (side, side, *results)
+    if sum(kind_of(each).words for each in kinds) > _MOST_WORDS:
+        return None
+    return Probe(name, name, tuple(_product_lines(architecture, name, kinds)), kinds, results)
+
+
+def _product_lines(architecture: Architecture, name: str, kinds: Sequence[str]) -> Iterator[str]:
+    """On RDNA3 the upper lanes repeat the operands of the lower ones; what is kept of the result is zero before."""
+    places = places_of(kinds)
+    words = sum(kind_of(kind).words for kind in kinds[2:])
+    if architecture.generation is Generation.RDNA3:
+        registers = range(places[0], places[1] + kind_of(kinds[1]).words)
+        yield from (f'ds_swizzle_b32 v{n}, v{n} offset:swizzle(BITMASK_PERM,"0pppp")' for n in registers)
+        yield "s_waitcnt lgkmcnt(0)"
+    yield from (f"v_mov_b32 v{RESULT + n}, 0" for n in range(words))
+    yield settle(architecture)
+    a, b = (_registers(place, kind) for place, kind in zip(places[:2], kinds[:2], strict=True))
+    yield f"{name} {_group(RESULT, words)}, {a}, {b}, {_group(places[2], words)}"
+    if architecture.generation in CDNA:  # up to 64 cycles until the result can be read
+        yield from ("s_nop 15",) * 4
+
+
+def _group(first: int, words: int) -> str:
+    return f"v{first}" if words == 1 else f"v[{first}:{first + words - 1}]"
+
+
+_MAKERS: tuple[Callable[[Architecture], Iterator[Probe]], ...] = (
+    *(_vector, _scalar, _comparisons, _carries, _divisions),
+    *(_packed, _dots, _small_floats, _matrices),
+)
+
+
+# -- operands
+
+_EDGES: dict[str, tuple[int, ...]] = {
+    "F16": (
+        0,
+        0x8000,
+        1,
+        0x83FF,
+        0x0400,
+        0x3C00,
+        0xBC00,
+        0x3BFF,
+        0x3800,
+        0x7BFF,
+        0xFBFF,
+        0x7C00,
+        0xFC00,
+        0x7E00,
+        0x4248,
+    ),
+    "B16": (
+        0,
+        0x8000,
+        1,
+        0x807F,
+        0x0080,
+        0x3F80,
+        0xBF80,
+        0x3F7F,
+        0x3F00,
+        0x7F7F,
+        0xFF7F,
+        0x7F80,
+        0xFF80,
+        0x7FC0,
+        0x4049,
+    ),
+    "F32": (
+        *(0, 0x8000_0000, 1, 0x8000_0001, 0x007F_FFFF, 0x0080_0000, 0x3F80_0000, 0xBF80_0000, 0x3F7F_FFFF),
+        *(0x3F00_0000, 0x3EFF_FFFF, 0x3FC0_0000, 0x4B00_0001, 0x4F00_0000, 0xCF00_0000, 0x4F7F_FFFF),
+        *(0x7F7F_FFFF, 0xFF7F_FFFF, 0x7F80_0000, 0xFF80_0000, 0x7FC0_0000, 0x40490FDB),
+    ),
+    "F64": (
+        *(0, 1 << 63, 1, 0x800F_FFFF_FFFF_FFFF, 0x0010_0000_0000_0000, 0x3FF0_0000_0000_0000, 0xBFF0_0000_0000_0000),
+        *(0x3FEF_FFFF_FFFF_FFFF, 0x3FE0_0000_0000_0000, 0x4340_0000_0000_0001, 0x41E0_0000_0000_0000),
+        *(0x7FEF_FFFF_FFFF_FFFF, 0xFFEF_FFFF_FFFF_FFFF, 0x7FF0_0000_0000_0000, 0xFFF0_0000_0000_0000),
+        *(0x7FF8_0000_0000_0000, 0x4009_21FB_5444_2D18, 0x47EF_FFFF_F000_0000, 0x3690_0000_0000_0000),
+    ),
+}
+
+
+def _edges(kind: str) -> tuple[int, ...]:
+    """Values at the ends of a type, and shift counts around the width of words."""
+    name = kind.partition("x")[0]
+    if name in _EDGES:
+        return _EDGES[name]
+    bits = kind_of(name).bits
+    top, mask = 1 << (bits - 1), (1 << bits) - 1
+    counts = [n for n in (2, 7, 8, 15, 16, 31, 32, 33, 63, 64) if n <= mask]
+    return (0, 1, *counts, top - 1, top, top + 1, mask - 1, mask, 0x5555_5555_5555_5555 & mask)
+
+
+def operands_for(sources: Sequence[str], rows: int = ROWS) -> Words:
+    """Operands of probes: all combinations of edges as far as there is room, then edges among any bits.
+
+    The same on every machine.
+
+    Args:
+        sources: kinds.
+        rows: how many.
+
+    Returns:
+        ``[rows, words]``.
+    """
+    random = np.random.Generator(np.random.PCG64([len(sources), *map(ord, "".join(sources))]))
+    columns = [_column(kind, place, len(sources), rows, random) for place, kind in enumerate(sources)]
+    return np.ascontiguousarray(np.concatenate(columns, axis=1))
+
+
+def _column(kind: str, place: int, count: int, rows: int, random: np.random.Generator) -> Words:
+    shape = kind_of(kind)
+    edges = np.array(_edges(kind), np.uint64)
+    mask = np.uint64((1 << shape.bits) - 1)
+    values = random.integers(0, 2**64, (rows, shape.count), dtype=np.uint64) & mask
+    if shape.count > _PAIR and shape.mantissa is not None:
+        return _words(_moderate(values, shape, random), shape.bits)
+    chosen = random.random((rows, shape.count)) < (0.5 if count > 1 else 0.0)
+    values = np.where(chosen, random.choice(edges, (rows, shape.count)), values)
+    whole = min(rows, edges.size**count)
+    values[:whole] = edges[np.arange(whole) // edges.size**place % edges.size][:, None]
+    return _words(values, shape.bits)
+
+
+def _moderate(values: Array, shape: Kind, random: np.random.Generator) -> Array:
+    """Elements of matrices: numbers of 1/16 to 16 in size, so that sums stay numbers."""
+    width = shape.bits - 1 - shape.mantissa if shape.mantissa else 0
+    bias = (1 << (width - 1)) - 1
+    exponents = random.integers(bias - 4, bias + 4, values.shape).astype(np.uint64) << np.uint64(shape.mantissa or 0)
+    kept = np.uint64((1 << (shape.bits - 1)) | ((1 << (shape.mantissa or 0)) - 1))
+    moderate: Array = values & kept | exponents
+    return moderate
+
+
+def _words(values: Array, bits: int) -> Words:
+    """``[rows, values]`` side by side in 32-bit words."""
+    if bits == 64:
+        return np.ascontiguousarray(values).view(np.uint32)
+    per = max(1, min(values.shape[1], 32 // bits))
+    parts = values.reshape(len(values), -1, per) << (np.arange(per, dtype=np.uint64) * np.uint64(bits))
+    return np.asarray(np.bitwise_or.reduce(parts, axis=2)).astype(np.uint32)
+
+
+# -- the whole of a probe: operands from memory, lines, results to memory
+
+
+def body(probe: Probe, architecture: Architecture, source: str, target: str) -> list[str]:
+    """All lines of a probe, around addresses a lane in two pairs of vector registers.
+
+    Args:
+        probe: what to run.
+        architecture: for it.
+        source: of the lane's row of operands.
+        target: of its row of results.
+    """
+    old = architecture.generation in CDNA
+    load, store = ("global_load_dword", "global_store_dword") if old else ("global_load_b32", "global_store_b32")
+    wait = "s_wait_loadcnt 0x0" if architecture.generation is Generation.RDNA4 else "s_waitcnt vmcnt(0)"
+    registers, results = _words_at(probe.sources), sum(kind_of(kind).words for kind in probe.results)
+    return [
+        *(f"{load} v{register}, {source}, off offset:{4 * n}" for n, register in enumerate(registers)),
+        wait,
+        *probe.lines,
+        settle(architecture),
+        *(f"{store} {target}, v{RESULT + n}, off offset:{4 * n}" for n in range(results)),
+    ]
+
+
+def without_signs(operands: Words, sources: Sequence[str]) -> Words:
+    """Operands whose floats are all positive, so that sums of products become those of their sizes."""
+    columns, place = operands.copy(), 0
+    for name in sources:
+        kind = kind_of(name)
+        if kind.mantissa is not None or name.startswith("FP8"):
+            part = elements(columns[:, place : place + kind.words], kind)
+            clear = part & np.uint64((1 << (kind.bits - 1)) - 1)
+            columns[:, place : place + kind.words] = _words(clear, kind.bits)
+        place += kind.words
+    return columns

@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""The kernel suite beside its goals for an H200: one table, from a report or from a run of its own.
+
+    .venv/bin/python scripts/suite_goals.py [REPORT...] [--check] [-o FILE] [-- OPTIONS OF PYTEST]
+
+Without a REPORT it runs ``goals.yaml`` by ``pytest --benchmark`` (six to nine minutes on an H200
+host) and takes that report. Times are medians on device events, caches flushed, functions
+interleaved. A share is the fewest bytes of the work model over time, over the copy bandwidth that
+the same run measured; TFLOP/s are the work model's operations over time. Of several variants of a
+case the fastest that passed counts. The goals hold in bfloat16 but for sum_abs, which is in float32.
+With --check the exit code is 1 where a goal is missed or nothing is known of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tabulate import tabulate
+
+from portkit.model import DeviceProbe, Direction, Evidence, Record, Status
+from portkit.store.journal import Report, read_report
+
+ROOT = Path(__file__).parents[1]
+MATRIX = ROOT / "goals.yaml"
+COMPILED = ("compile", "compile_max_autotune")
+UNKNOWN = "–"
+FORWARD, BACKWARD = Direction.FORWARD, Direction.BACKWARD
+Shape = tuple[int, ...]
+
+
+class Measured:
+    """What the reports hold of one case in one direction and shape.
+
+    Args:
+        records: measured and passed, of any variant; the fastest counts.
+        copy_gbs: copy bandwidth of their device in the same run; None where it is unknown.
+    """
+
+    def __init__(self, records: Sequence[Record], copy_gbs: float | None) -> None:
+        self.record = min(records, key=lambda each: each.timing.fused.events.median_ms)
+        self.copy_gbs = copy_gbs
+        self.ms = {"fused": self.record.timing.fused.events.median_ms}
+        self.ms |= {name: timed.events.median_ms for name, timed in self.record.timing.baselines.items()}
+
+    def share(self, function: str = "fused") -> float | None:
+        """Fewest bytes over time, over the copy bandwidth."""
+        if self.copy_gbs is None or self.record.work is None or function not in self.ms:
+            return None
+        return self.record.work.fused_bytes / self.ms[function] / 1e6 / self.copy_gbs
+
+    def tflops(self, function: str = "fused") -> float | None:
+        """Operations over time."""
+        if self.record.work is None or function not in self.ms:
+            return None
+        return self.record.work.flops / self.ms[function] / 1e9
+
+    def fastest(self, names: Sequence[str]) -> str | None:
+        """Of these baselines the one with the least time; None where none was timed."""
+        timed = [name for name in names if name in self.ms]
+        return min(timed, key=self.ms.__getitem__) if timed else None
+
+
+Suite = dict[tuple[str, Direction, Shape], Measured]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One thing that a goal asks for: its words, and whether it holds, None where that is unknown."""
+
+    words: str
+    holds: Callable[[Measured, Suite], bool | None]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What one case is to reach; ``rate`` is the figure its times are shown with."""
+
+    case: str
+    shape: Shape
+    conditions: tuple[Condition, ...]
+    direction: Direction = FORWARD
+    rate: str = "share"
+
+
+def share(least: float) -> Condition:
+    """At least so much of the copy bandwidth."""
+
+    def holds(measured: Measured, _: Suite) -> bool | None:
+        reached = measured.share()
+        return None if reached is None else round(reached, 3) >= least
+
+    return Condition(f"≥ {least:.0%} of copy", holds)
+
+
+def ahead(*names: str, times: float = 1.0) -> Condition:
+    """At least so many times as fast as the fastest of these baselines that was timed."""
+
+    def holds(measured: Measured, _: Suite) -> bool | None:
+        fastest = measured.fastest(names)
+        return None if fastest is None else round(measured.ms[fastest] / measured.ms["fused"], 3) >= times
+
+    return Condition(f"≥ {times:.2f}× {' or '.join(name for name in names if name != COMPILED[1])}", holds)
+
+
+def at_most(times: float, name: str, case: str) -> Condition:
+    """At most so many times what a baseline of another case takes on the same shape."""
+
+    def holds(measured: Measured, suite: Suite) -> bool | None:
+        other = suite.get((case, FORWARD, tuple(measured.record.cell.shape)))
+        ms = other.ms.get(name) if other else None
+        return None if ms is None else round(measured.ms["fused"] / ms, 3) <= times
+
+    return Condition(f"≤ {times:.2f}× {name} of {case}", holds)
+
+
+def no_gain(name: str, most: float) -> Condition:
+    """A control: at most so many times as fast as that baseline."""
+
+    def holds(measured: Measured, _: Suite) -> bool | None:
+        return None if name not in measured.ms else measured.ms[name] / measured.ms["fused"] <= most
+
+    return Condition(f"control: ≤ {most:.2f}× {name}", holds)
+
+
+def loses(at: Shape, without: Shape) -> Condition:
+    """A control: less is gained over eager under contention than without it, and no bandwidth is reached."""
+
+    def holds(_: Measured, suite: Suite) -> bool | None:
+        pair = [suite.get(("scatter_add", FORWARD, shape)) for shape in (at, without)]
+        if None in pair or any("eager" not in each.ms for each in pair if each):
+            return None
+        gains = [each.ms["eager"] / each.ms["fused"] for each in pair if each]
+        return gains[0] < 0.75 * gains[1]
+
+    return Condition("control: gains over eager less than ¾ of those without contention", holds)
+
+
+OTHERS = (*COMPILED, "liger")
+REST = (share(0.92), ahead(*OTHERS))  # of every memory-bound case that has no figure of its own
+PRODUCT: Shape = (8192, 14336, 4096)
+SPREAD, MET, ONE = ((16384, 128256, 4096, rows) for rows in (16384, 256, 1))
+
+GOALS = (
+    Goal("sum_abs", (268435456,), (share(0.98),)),
+    Goal("add_rms_norm", (16384, 4096), (share(0.95), ahead(*OTHERS))),
+    Goal("add_rms_norm", (16384, 4096), REST, BACKWARD),
+    Goal("rms_norm", (16384, 4096), (share(0.93), ahead(*OTHERS))),
+    Goal("rms_norm", (16384, 4096), REST, BACKWARD),
+    Goal("layer_norm", (16384, 4096), (share(0.92), ahead(*OTHERS))),
+    Goal("layer_norm", (16384, 4096), REST, BACKWARD),
+    Goal("swiglu", (8192, 14336), (share(1.0), ahead(*OTHERS))),
+    Goal("swiglu", (8192, 14336), REST, BACKWARD),
+    Goal("softmax", (8192, 32768), (share(0.92), ahead(*OTHERS))),
+    Goal("softmax", (8192, 32768), REST, BACKWARD),
+    Goal("cross_entropy", (4096, 128256), (share(0.95), ahead(*OTHERS))),
+    Goal("rope", (4, 4096, 32, 8, 128), (share(0.93), ahead(*OTHERS))),
+    Goal("rope", (4, 4096, 32, 8, 128), REST, BACKWARD),
+    Goal("bias_gelu_dropout", (16384, 8192), (share(0.65), ahead(*OTHERS))),
+    Goal("rms_norm_fp8", (16384, 4096), REST),
+    *(Goal("pointwise_chain", (depth, 67108864), REST) for depth in (2, 8, 32)),
+    *(Goal("pointwise_fan_in", (depth, 16777216), REST) for depth in (2, 8, 32)),
+    Goal("fused_moe_gate", (16384, 128, 8), REST),
+    Goal("sampling", (64, 128256), REST),
+    Goal("scatter_add", SPREAD, (ahead("eager"),)),
+    Goal("scatter_add", MET, (ahead("eager"),)),
+    Goal("scatter_add", ONE, (loses(ONE, SPREAD),)),
+    Goal("gemm", PRODUCT, (ahead("eager", times=0.90), no_gain("eager", 1.05)), rate="tflops"),
+    Goal("gemm_traffic", PRODUCT, (ahead("eager", times=0.90),), rate="tflops"),
+    Goal("gemm_epilogue", PRODUCT, (at_most(1.12, "eager", "gemm"), ahead(*COMPILED)), rate="tflops"),
+    Goal("qkv_projection", (4096, 4096, 1024, 4096), (ahead("eager", times=0.90),), rate="tflops"),
+    Goal("flash_attention", (4, 32, 32, 4096, 128), (ahead("cudnn", times=0.75), ahead("flash")), rate="tflops"),
+    Goal("flash_attention_full", (4, 32, 32, 8192, 128), (ahead("cudnn", times=0.75), ahead("flash")), rate="tflops"),
+    Goal("flash_attention", (4, 32, 32, 4096, 64), (ahead("cudnn", times=0.75), ahead("flash")), rate="tflops"),
+)
+
+
+def measured(reports: Sequence[Report]) -> Suite:
+    """All that was measured and passed on an H200, by case, direction and shape."""
+    found: dict[tuple[str, Direction, Shape], list[tuple[Record, float | None]]] = {}
+    for report in reports:
+        copies = {probe.device_id: probe.copy_gbs for probe in report.probes}
+        for record in report.records:
+            if _counts(record):
+                place = (record.cell.case, record.cell.direction, tuple(record.cell.shape))
+                found.setdefault(place, []).append((record, copies.get(record.device_id or "")))
+    return {place: Measured([each for each, _ in rows], rows[0][1]) for place, rows in found.items()}
+
+
+def _counts(record: Record) -> bool:
+    passed = record.evidence is Evidence.MEASURED and record.outcome.status is Status.PASSED
+    dtype = "float32" if record.cell.case == "sum_abs" else "bfloat16"
+    return passed and record.timing is not None and record.cell.target == "h200" and record.cell.dtype == dtype
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table, and whether its goal was met; None where that is unknown."""
+
+    cells: tuple[str, ...]
+    met: bool | None
+
+
+HEAD = ("case, shape", "eager", "torch", "torch.compile", "best other", "portkit", "goal", "")
+
+
+def lines(suite: Suite) -> Iterator[Line]:
+    """The table, in the order of the goals."""
+    for goal in GOALS:
+        found = suite.get((goal.case, goal.direction, goal.shape))
+        goes = " backward" if goal.direction is BACKWARD else ""
+        title = f"{goal.case}{goes}, {'×'.join(map(str, goal.shape))}"
+        wanted = ", ".join(condition.words for condition in goal.conditions)
+        if found is None:
+            yield Line((title, *[UNKNOWN] * 5, wanted, "not measured"), None)
+            continue
+        held = [condition.holds(found, suite) for condition in goal.conditions]
+        met = False if False in held else None if None in held else True
+        verdict = {True: "met", False: "missed", None: "unknown"}[met]
+        missed = [each.words for each, holds in zip(goal.conditions, held, strict=True) if not holds]
+        note = verdict if met or len(held) == 1 else f"{verdict}: {', '.join(missed)}"
+        yield Line((title, *_times(found, goal.rate), wanted, note), met)
+
+
+def _times(found: Measured, rate: str) -> tuple[str, ...]:
+    compiled = found.fastest(COMPILED)
+    known = ("fused", "eager", "torch", *COMPILED)
+    other = found.fastest([name for name in found.ms if name not in known])
+    variant = found.record.cell.variant
+    return (
+        _time(found, "eager", rate),
+        _time(found, "torch", rate),
+        _time(found, compiled, rate),
+        f"{other} {_time(found, other, rate)}" if other else UNKNOWN,
+        f"{_time(found, 'fused', rate)} ({variant})",
+    )
+
+
+def _time(found: Measured, function: str | None, rate: str) -> str:
+    if function is None or function not in found.ms:
+        return UNKNOWN
+    text = f"{found.ms[function]:.4g}"
+    if rate == "tflops":
+        reached = found.tflops(function)
+        return text if reached is None else f"{text}, {reached:.0f} TFLOP/s"
+    reached = found.share(function)
+    return text if reached is None else f"{text}, {reached:.0%}"
+
+
+def rendered(reports: Sequence[Report]) -> tuple[str, bool]:
+    """The table with what it was measured with, and whether all goals are met."""
+    table = list(lines(measured(reports)))
+    met = sum(line.met is True for line in table)
+    head = "\n".join(_source(report) for report in reports)
+    body = tabulate([line.cells for line in table], headers=HEAD, tablefmt="github", disable_numparse=True)
+    note = "Times in ms on device events; % = fewest bytes over time, over the copy bandwidth of the run."
+    return f"{head}\n\n{body}\n\n{note} {met} of {len(table)} goals are met.\n", met == len(table)
+
+
+def _source(report: Report) -> str:
+    host = report.header.host
+    copies = [_copy(probe) for probe in report.probes]
+    state = f" Partial: {report.partial}." if report.partial else ""
+    return (
+        f"{report.header.run_id}: torch {host.torch}, Triton {host.triton}, {', '.join(copies) or 'no device'}.{state}"
+    )
+
+
+def _copy(probe: DeviceProbe) -> str:
+    return f"{probe.target}, copy bandwidth {'unknown' if probe.copy_gbs is None else f'{probe.copy_gbs:.0f} GB/s'}"
+
+
+def run(options: Sequence[str]) -> Path:
+    """Run the cells of the goals; the report's path.
+
+    Raises:
+        SystemExit: the run wrote no report.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="suite-goals-"))
+    fixed = ("--portkit-target", "h200", "--portkit-counters", "off", "--portkit-emulate", "off")
+    command = [sys.executable, "-m", "pytest", "--benchmark", "-q", "-p", "no:cacheprovider", *fixed]
+    command += ["--portkit-matrix", str(MATRIX), "--portkit-report", str(folder), *options]
+    subprocess.run(command, cwd=ROOT, check=False)  # cells that failed are lines of the table
+    found = sorted(folder.glob("*.jsonl"))
+    if not found:
+        sys.exit("the run wrote no report; see its output above")
+    return found[-1]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table, and with -o write it to a file as well."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT")
+    parser.add_argument("--check", action="store_true", help="exit code 1 where a goal is not met")
+    parser.add_argument("-o", "--output", type=Path, help="a file for the table")
+    own, options = _split(arguments)
+    chosen = parser.parse_args(own)
+    paths = chosen.reports or [run(options)]
+    text, all_met = rendered([read_report(path) for path in paths])
+    print(text, end="")
+    if chosen.output:
+        chosen.output.write_text(text, encoding="utf-8")
+    return 1 if chosen.check and not all_met else 0
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What is before ``--`` and what is after it."""
+    at = list(arguments).index("--") if "--" in arguments else len(arguments)
+    return list(arguments[:at]), list(arguments[at + 1 :])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

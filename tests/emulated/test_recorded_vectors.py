@@ -1,0 +1,138 @@
+"""The kernel that records instruction results: built for each architecture, executed, written, read and compared."""
+
+from dataclasses import replace
+
+import pytest
+
+from portkit.cli import main
+from portkit.emulate.amdgcn.architecture import ARCHITECTURES
+from portkit.emulate.amdgcn.probes import probes_of
+from portkit.emulate.core.vectors import EMULATOR, Probe, read, write
+from portkit.model import Device, Host
+from portkit.run import instruction_vectors
+from portkit.run.instruction_vectors import Emulated, record
+
+SOME = (
+    *("v_add_f32", "v_fma_f64", "v_rcp_f16", "v_cmp_lt_f16", "v_cmp_class_f32", "v_lshlrev_b32", "v_fmac_f32"),
+    *("v_mfma_f32_16x16x16_f16", "v_wmma_f32_16x16x16_f16", "v_add_co_u32"),
+    *("v_div_scale_f32.numerator", "v_pk_fma_f16", "v_dot2_f32_f16", "s_bfe_u64", "v_cvt_pk_fp8_f32"),
+)
+
+
+def chosen(architecture, names=SOME):
+    return [probe for probe in probes_of(ARCHITECTURES[architecture]) if probe.name in names]
+
+
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx1100", "gfx1201"])
+def test_from_kernel_to_comparison(architecture, tmp_path, capsys):
+    """What the Triton kernel leaves, the emulator finds again with a kernel of its own."""
+    probes = chosen(architecture)
+    made = record(Emulated(architecture), probes)
+    assert len(made.results) == len(probes) >= len(SOME) - 3
+    assert not made.refused
+    path = tmp_path / f"{architecture}.vectors"
+    write(path, made)
+    assert main(["emulate", "--check-vectors", str(path), "--accept-emulated"]) == 0
+    said = capsys.readouterr().out
+    assert f"{len(probes)} instructions compared, 0 outside what is declared" in said
+    assert "EMULATED" in said
+
+
+def test_results_are_those_of_the_instruction(tmp_path):
+    """Not merely equal on both ways: sums of the operands that the file holds."""
+    made = record(Emulated("gfx942"), chosen("gfx942", ["v_add_u32", "s_add_u32"]))
+    rows = made.operands["U32-U32"].astype(int)
+    exact = rows.sum(axis=1)
+    assert made.results["v_add_u32"][:, 0].tolist() == (exact % 2**32).tolist()
+    assert made.results["s_add_u32"][:, 0].tolist() == (exact % 2**32).tolist()
+    assert made.results["s_add_u32"][:, 1].tolist() == (exact >> 32).tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
+def test_every_probe(architecture, tmp_path):
+    """All assemble but scalar floats, which of RDNA3 only later chips have, and a move for which LLVM wants halves."""
+    made = record(Emulated(architecture))
+    missing = {"v_mov_b16"} if architecture.startswith("gfx1") else set()
+    if architecture == "gfx1100":
+        missing |= {name for name in made.refused if name.startswith("s_") and name.endswith(("f32", "i32", "u32"))}
+    assert set(made.refused) == missing, made.refused
+    path = tmp_path / "all.vectors"
+    write(path, made)
+    assert main(["emulate", "--check-vectors", str(path), "--accept-emulated"]) == 0
+
+
+def test_instruction_that_the_assembler_refuses_is_named():
+    wrong = Probe("v_frobnicate_b32", "v_frobnicate_b32", ("v_frobnicate_b32 v56, v32",), ("U32",), ("U32",))
+    made = record(Emulated("gfx942"), [wrong])
+    assert made.refused == {"v_frobnicate_b32": "v_frobnicate_b32: invalid instruction"}
+
+
+# -- the command
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(instruction_vectors, "probes_of", lambda architecture: chosen(architecture.name, ["v_add_f32"]))
+
+
+@pytest.mark.usefixtures("few")
+def test_emulated_recording_says_so(tmp_path, capsys):
+    path = tmp_path / "own.vectors"
+    assert main(["selftest", "--isa-vectors", str(path), "--emulated", "gfx1100"]) == 0
+    assert "no evidence of any hardware" in capsys.readouterr().out
+    origin = read(path).origin
+    assert (origin.emulated, origin.device, origin.architecture) == (True, EMULATOR, "gfx1100")
+    assert main(["emulate", "--check-vectors", str(path)]) == 2
+
+
+def host(*devices):
+    return Host("0" * 8, "Linux", "3.12", "2.13", "3.7.1", ("amd", "nvidia"), "570.1", None, tuple(devices), {})
+
+
+def test_no_gpu(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(instruction_vectors, "probe_host", host)
+    assert main(["selftest", "--isa-vectors", str(tmp_path / "x")]) == 2
+    assert "no GPU is here that torch can use" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_gpu_of_nvidia(monkeypatch, tmp_path, capsys):
+    h200 = Device(0, "NVIDIA H200", "h200", "sm_90", 150 << 30, 132, "0" * 8)
+    monkeypatch.setattr(instruction_vectors, "probe_host", lambda: host(h200))
+    monkeypatch.setattr(instruction_vectors.torch.version, "hip", None)
+    assert main(["selftest", "--isa-vectors", str(tmp_path / "x")]) == 2
+    assert "NVIDIA H200 is NVIDIA's; only AMD's instructions can be recorded so far" in capsys.readouterr().err
+
+
+def test_gpu_of_an_architecture_that_is_not_emulated(monkeypatch, tmp_path, capsys):
+    old = Device(0, "AMD Radeon RX 6800", "gfx1030", "gfx1030", 16 << 30, 60, "0" * 8)
+    monkeypatch.setattr(instruction_vectors, "probe_host", lambda: host(old))
+    monkeypatch.setattr(instruction_vectors.torch.version, "hip", "6.4")
+    assert main(["selftest", "--isa-vectors", str(tmp_path / "x")]) == 2
+    assert "gfx1030 is not emulated" in capsys.readouterr().err
+
+
+def test_amd_gpu_is_the_origin(monkeypatch):
+    """The file of a device has its name, architecture and drivers, and no mark of the emulator."""
+    mi300x = Device(0, "AMD Instinct MI300X", "mi300x", "gfx942", 192 << 30, 304, "0" * 8)
+    monkeypatch.setattr(
+        instruction_vectors, "probe_host", lambda: replace(host(mi300x), driver="6.10.5", toolkit="HIP 6.4")
+    )
+    monkeypatch.setattr(instruction_vectors.torch.version, "hip", "6.4")
+    origin = instruction_vectors.Hardware().origin
+    assert (origin.architecture, origin.device, origin.emulated) == ("gfx942", "AMD Instinct MI300X", False)
+    assert (origin.driver, origin.triton) == ("6.10.5 HIP 6.4", "3.7.1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["selftest"], "nothing to test was named"),
+        (["selftest", "--isa-vectors", "{}/none/x", "--emulated", "gfx942"], "there is no folder"),
+        (["selftest", "--isa-vectors", "{}/x", "--emulated", "sm_90"], "sm_90 is not emulated"),
+    ],
+)
+def test_bad_input(arguments, message, tmp_path, capsys):
+    assert main([each.format(tmp_path) for each in arguments]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,61 @@
+"""Cells of suite.yaml, emulated in the processes of a run: right, on every architecture that is emulated whole.
+
+A selection by default; ``-m slow`` runs the whole quick tier. Every shape and variant is the tier ``full``:
+``pytest --benchmark --portkit-matrix suite.yaml --portkit-tier full --portkit-target mi300x -k emulated``.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from portkit.model import Evidence, Status
+from portkit.plan.expand import Emulate, Selection
+from portkit.run.benchmark import prepare
+from portkit.run.jobs import Limits
+from portkit.run.session import Session, chains_for
+
+SUITE = Path(__file__).parents[2] / "suite.yaml"
+TARGETS = ("mi300x", "mi355x", "rx7900xtx", "rx9070xt")
+SELECTED = {
+    "rms_norm_fp8[mi300x-4x2880-bfloat16-w4-emulated]",  # another 8-bit format than elsewhere
+    "rms_norm_fp8[rx9070xt-4x2880-bfloat16-w4-emulated]",
+    "scatter_add[rx7900xtx-9x20x1024x1-bfloat16-w4-emulated]",  # atomics by compare-and-swap
+    "fused_moe_gate[mi355x-70x8x2-bfloat16-w4-emulated]",
+    "sampling[mi300x-3x1000-bfloat16-w8-emulated]",
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Results of cells by label, which this runs."""
+    prepared = prepare(SUITE, tier=None, selection=Selection(TARGETS), emulate=Emulate.ALL)
+    sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
+    emulated = [planned for planned in prepared.plan.cells if planned.evidence is Evidence.EMULATED]
+    session = Session(Limits(workers=2))
+
+    def run(labels=None):
+        chosen = [planned for planned in emulated if labels is None or planned.label in labels]
+        found = session.results(chains_for(chosen, sources, prepared.targets))
+        return {result.cell.label(Evidence.EMULATED): result for result in found}
+
+    yield run
+    session.close()
+
+
+def assert_right(results):
+    wrong = {label: result.outcome for label, result in results.items() if result.outcome.status is not Status.PASSED}
+    assert wrong == {}
+    assert all("nothing found" in result.verdict.sanitizer for result in results.values())
+
+
+def test_a_selection_is_right(results):
+    found = results(SELECTED)
+    assert found.keys() == SELECTED
+    assert_right(found)
+
+
+@pytest.mark.slow
+def test_the_quick_tier_is_right(results):
+    found = results()
+    assert len(found) >= 300
+    assert_right(found)

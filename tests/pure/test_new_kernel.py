@@ -1,0 +1,79 @@
+"""``portkit new``: what it writes, and what it refuses."""
+
+import pytest
+
+from portkit.cli import main
+from portkit.plan.matrix import read_matrix
+
+MATRIX = """\
+version: 1
+kernels:  # those of the models
+
+  # norms
+  softmax:
+  rms_norm: {dtypes: [float32]}  # without bfloat16
+
+targets: [h200]
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_it_writes_a_case_its_test_and_a_matrix(tmp_path, capsys):
+    assert main(["new", "scaled"]) == 0
+    written = ["kernels/scaled.py", "tests/test_scaled.py", "matrix.yaml"]
+    assert capsys.readouterr().out.splitlines()[:3] == written
+    assert [kernel.source.name for kernel in read_matrix(tmp_path / "matrix.yaml").kernels] == ["scaled"]
+    assert not any("$" in (tmp_path / name).read_text() for name in written)
+
+
+def test_it_adds_to_a_matrix_and_changes_nothing_else(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(MATRIX)
+    assert main(["new", "scaled", "--matrix", str(path)]) == 0
+    assert path.read_text() == MATRIX.replace("bfloat16\n", "bfloat16\n  scaled:\n")
+    assert [kernel.source.name for kernel in read_matrix(path).kernels] == ["softmax", "rms_norm", "scaled"]
+    assert "own.yaml" in (tmp_path / "tests" / "test_scaled.py").read_text()
+
+
+@pytest.mark.parametrize("name", ["Scaled", "2d", "a-b", "class", "x" * 101, "../x"])
+def test_what_is_no_name_is_refused(tmp_path, capsys, name):
+    assert main(["new", name]) == 2
+    assert "is no name of a kernel" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["kernels/scaled.py", "tests/test_scaled.py"])
+def test_nothing_is_written_over(tmp_path, capsys, name):
+    path = tmp_path / name
+    path.parent.mkdir()
+    path.write_text("mine")
+    assert main(["new", "scaled"]) == 2
+    assert f"{name}: is there already, and nothing is written over" in capsys.readouterr().err
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == [path]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (MATRIX.replace("softmax", "scaled"), "matrix.yaml: scaled is among its kernels already"),
+        ("version: 1\nkernels: {softmax: {}}\ntargets: [h200]\n", "matrix.yaml: its kernels do not stand one a line"),
+        ("kernels:\n", "matrix.yaml:1"),
+    ],
+)
+def test_a_matrix_that_cannot_take_it_is_named(tmp_path, capsys, text, message):
+    (tmp_path / "matrix.yaml").write_text(text)
+    assert main(["new", "scaled"]) == 2
+    assert message in capsys.readouterr().err
+    assert (tmp_path / "matrix.yaml").read_text() == text
+    assert not (tmp_path / "kernels").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
+    (tmp_path / "kernels").write_text("a file where a folder should be")
+    assert main(["new", "scaled"]) == 2
+    assert "kernels/scaled.py: can't be written" in capsys.readouterr().err

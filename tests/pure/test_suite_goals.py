@@ -1,0 +1,137 @@
+"""The script that holds the suite beside its goals."""
+
+import dataclasses
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import factories
+import pytest
+
+import portkit
+from portkit.model import Clock, DeviceProbe, Direction, Evidence, Timed, Work
+from portkit.plan.matrix import read_matrix
+from portkit.store.journal import Journal, read_report
+
+ROOT = Path(portkit.__file__).parent.parent
+SCRIPT = ROOT / "scripts" / "suite_goals.py"
+COPY_GBS = 4000.0
+
+
+@pytest.fixture(scope="module")
+def goals():
+    spec = importlib.util.spec_from_file_location("suite_goals", SCRIPT)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def timed(ms):
+    return Timed(Clock(ms, ms, ms, 100))
+
+
+def row(case, shape, *, fused, gigabytes=4.0, direction=Direction.FORWARD, variant="w8", dtype="bfloat16", **baselines):
+    """A cell that was measured; times in ms, so that 4 GB take 1 ms at the copy bandwidth."""
+    timing = dataclasses.replace(
+        factories.timing(), fused=timed(fused), baselines={n: timed(ms) for n, ms in baselines.items()}, speedup={}
+    )
+    work = Work(fused_bytes=int(gigabytes * 1e9), unfused_bytes=int(9e9), flops=10**12)
+    axes = {"case": case, "shape": shape, "dtype": dtype, "variant": variant, "target": "h200", "direction": direction}
+    return {**axes, "timing": timing, "work": work, "device": "d" * 16}
+
+
+def report(folder, *rows, copy_gbs=COPY_GBS):
+    header = factories.header()
+    journal = Journal.create(folder, header)
+    nulls = {} if copy_gbs else {"copy_gbs": "the device is busy"}
+    journal.add(DeviceProbe(header.run_id, "d" * 16, "h200", header.started, copy_gbs=copy_gbs, nulls=nulls))
+    for each in rows:
+        journal.append(factories.record(Evidence.MEASURED, run=header, **each))
+    journal.finish("complete")
+    return journal.path
+
+
+def verdicts(goals, *paths):
+    """Title of each line that was measured → what became of its goal."""
+    suite = goals.measured([read_report(path) for path in paths])
+    return {line.cells[0]: line.cells[-1] for line in goals.lines(suite) if line.cells[-1] != "not measured"}
+
+
+def test_a_share_of_the_copy_bandwidth_is_met_or_missed(goals, tmp_path):
+    path = report(
+        tmp_path,
+        row("rms_norm", (16384, 4096), fused=1.0, compile=1.1, liger=1.05),
+        row("softmax", (8192, 32768), fused=1.25, compile=2.0),
+        row("swiglu", (8192, 14336), fused=1.0, compile=0.9),
+    )
+    found = verdicts(goals, path)
+    assert found["rms_norm, 16384×4096"] == "met"
+    assert found["softmax, 8192×32768"] == "missed: ≥ 92% of copy"
+    assert found["swiglu, 8192×14336"] == "missed: ≥ 1.00× compile or liger"
+
+
+def test_the_fastest_variant_counts(goals, tmp_path):
+    slow = row("rms_norm", (16384, 4096), fused=2.0, compile=1.5, variant="w4")
+    fast = row("rms_norm", (16384, 4096), fused=1.0, compile=1.5, variant="w8")
+    suite = goals.measured([read_report(report(tmp_path, slow, fast))])
+    line = next(line for line in goals.lines(suite) if line.cells[0] == "rms_norm, 16384×4096")
+    assert line.cells[5] == "1, 100% (w8)"
+    assert line.met is True
+
+
+def test_other_dtypes_and_directions_stay_apart(goals, tmp_path):
+    path = report(
+        tmp_path,
+        row("rms_norm", (16384, 4096), fused=0.1, compile=1.0, dtype="float32"),
+        row("rms_norm", (16384, 4096), fused=1.0, compile=0.5, direction=Direction.BACKWARD),
+        row("sum_abs", (268435456,), fused=1.0, dtype="float32"),
+    )
+    found = verdicts(goals, path)
+    assert set(found) == {"rms_norm backward, 16384×4096", "sum_abs, 268435456"}
+
+
+def test_what_is_not_known_is_no_verdict(goals, tmp_path):
+    path = report(tmp_path, row("rms_norm", (16384, 4096), fused=1.0), copy_gbs=None)
+    assert verdicts(goals, path) == {"rms_norm, 16384×4096": "unknown: ≥ 93% of copy, ≥ 1.00× compile or liger"}
+
+
+def test_products_are_held_against_those_of_the_library(goals, tmp_path):
+    shape = (8192, 14336, 4096)
+    path = report(
+        tmp_path,
+        row("gemm", shape, fused=1.3, eager=1.2),
+        row("gemm_epilogue", shape, fused=1.3, eager=2.0, compile=1.5),
+        row("flash_attention", (4, 32, 32, 4096, 128), fused=1.4, cudnn=1.0, flash=1.6),
+    )
+    found = verdicts(goals, path)
+    assert found["gemm, 8192×14336×4096"] == "met"
+    assert found["gemm_epilogue, 8192×14336×4096"] == "met"  # 1.3 / 1.2 = 1.083
+    assert found["flash_attention, 4×32×32×4096×128"] == "missed: ≥ 0.75× cudnn"
+
+
+@pytest.mark.parametrize(("fused", "verdict"), [(1.3, "met"), (0.5, "missed")])
+def test_a_control_that_gains_is_told(goals, tmp_path, fused, verdict):
+    spread, one = (16384, 2048, 4096, 2048), (16384, 2048, 4096, 1)
+    path = report(
+        tmp_path, row("scatter_add", spread, fused=1.0, eager=2.0), row("scatter_add", one, fused=fused, eager=1.0)
+    )
+    found = verdicts(goals, path)
+    assert found[f"scatter_add, {'×'.join(map(str, one))}"] == verdict
+
+
+def test_every_goal_is_among_the_cells_that_are_run(goals):
+    kernels = {kernel.source.name: kernel.axes for kernel in read_matrix(ROOT / "goals.yaml").kernels}
+    for goal in goals.GOALS:
+        assert tuple(goal.shape) in {tuple(shape) for shape in kernels[goal.case].shapes}, goal
+
+
+def test_the_table_goes_to_a_file_and_the_exit_code_tells(tmp_path):
+    path = report(tmp_path, row("rms_norm", (16384, 4096), fused=1.0, compile=1.1))
+    output = tmp_path / "goals.md"
+    command = [sys.executable, str(SCRIPT), str(path), "--check", "-o", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert output.read_text(encoding="utf-8") == done.stdout
+    assert "copy bandwidth 4000 GB/s" in done.stdout
+    assert "1 of" in done.stdout.splitlines()[-1]
