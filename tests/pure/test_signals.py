@@ -148,6 +148,10 @@ def test_what_the_source_asks_for():
     assert counted(source.source_signals(TTIR)) == ASKED
 
 
+def test_a_product_of_another_type():
+    assert source.source_signals("%t = tt.dot %a, %b, %c : tensor<16x32xi16> * tensor<32x16xi16>")["dot.other"] == 1
+
+
 def test_what_ptx_has():
     assert counted(nvidia.machine_signals(PTX)) == OF_PTX
 

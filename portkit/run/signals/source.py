@@ -65,7 +65,7 @@ def _dots(ttir: str) -> Counter[str]:
 
 
 def _class_of(kind: str) -> str:
-    return next((name for start, name in _CLASSES.items() if kind.startswith(start)), kind)
+    return next((name for start, name in _CLASSES.items() if kind.startswith(start)), "other")
 
 
 def _products_added(ttir: str) -> Counter[str]:
