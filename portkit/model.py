@@ -46,6 +46,7 @@ SIGNALS: Mapping[str, str] = {
     # asked for by the source
     **{f"dot.{kind}": f"products of tiles of {kind}" for kind in ("f8", "f16", "f32", "f64", "i8")},
     "dot.scaled": "products of tiles with block scales (mx formats)",
+    "dot.other": "products of tiles of other types",
     "exp": "natural exponentials",
     "exp2": "exponentials of base 2",
     "max_number": "maxima and minima that give the number where one operand is a NaN",

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 from portkit.analysis.findings.points import Point, by_operation
 from portkit.errors import CatalogError, ReportError, nearest
-from portkit.model import Direction, Record, Status, Timed
+from portkit.model import Direction, Evidence, Record, Status, Timed
 from portkit.store.merge import Row
 from portkit.targets.catalog import Catalog
 from portkit.targets.markets import Market, market
@@ -38,6 +38,9 @@ UNSUPPORTED = frozenset(
     }
 )
 """Statuses that prove that a target does not run the operation in this variant."""
+
+_OF_THE_EMULATOR = frozenset({Status.UNSUPPORTED, Status.LAUNCH_ERROR})
+"""Of an emulated row they say what the instruction interpreter can't do, and nothing of the target."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,7 @@ def _times(record: Record, clock: str) -> Iterator[tuple[str, float]]:
 
 def _efficiency(row: Row, clock: str, best: Mapping[str, tuple[float, str]]) -> Efficiency:
     record, target = row.record, row.record.cell.target
-    if record.outcome.status in UNSUPPORTED:
+    if _proves(record):
         return Efficiency(target, 0.0, None, None, None, record.outcome.message or record.outcome.status.value)
     time = _clock(record, clock) if record.outcome.status.good else None
     if time is None or target not in best:
@@ -222,14 +225,20 @@ def _shares(efficiencies: Sequence[Efficiency], catalog: Catalog) -> Iterator[Sh
 def _one_a_target(point: Point) -> list[Row]:
     """A target's measured row; else one that proves that it does not run there; else any."""
     best: dict[str, Row] = {}
-    for row in sorted((*point.measured, *point.attempts), key=_weight):
+    for row in sorted((*point.measured, *point.attempts, *point.ran_or_died), key=_weight):
         if row.record.cell.partition is None:
             best.setdefault(row.record.cell.target, row)
     return [best[target] for target in sorted(best)]
 
 
 def _weight(row: Row) -> int:
-    return 0 if row.record.timing else 1 if row.record.outcome.status in UNSUPPORTED else 2
+    return 0 if row.record.timing else 1 if _proves(row.record) else 2
+
+
+def _proves(record: Record) -> bool:
+    """Whether the row proves that its target does not run the operation."""
+    status = record.outcome.status
+    return status in UNSUPPORTED and not (record.evidence is Evidence.EMULATED and status in _OF_THE_EMULATOR)
 
 
 def _kinds(name: str, catalog: Catalog) -> Iterator[str]:

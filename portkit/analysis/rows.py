@@ -158,12 +158,13 @@ class Comparison:
         return any(row.older_source for row in self.rows)
 
 
-def comparison(dataset: Dataset, reference: str | None = None) -> Comparison:
+def comparison(dataset: Dataset, reference: str | None = None, *, explain: bool = True) -> Comparison:
     """Kernels × targets with every figure, in the table's order.
 
     Args:
         dataset: merged reports.
         reference: target to take ratios to; none are taken unless it is given.
+        explain: whether to look for findings.
 
     Raises:
         ReportError: nothing was measured on the reference.
@@ -194,7 +195,7 @@ def comparison(dataset: Dataset, reference: str | None = None) -> Comparison:
         distances=apart,
         probes=dataset.probes,
         spreads=(*ceiling_spread(dataset.probes), *spreads),
-        findings=findings(dataset, catalog=catalog, apart=apart, spreads=spreads),
+        findings=findings(dataset, catalog=catalog, apart=apart, spreads=spreads) if explain else (),
         portability=portabilities(points, catalog),
         tuning=tuned(points),
         reference=reference,

@@ -38,7 +38,6 @@ def _count(context: click.Context, option: click.Parameter, value: str) -> int |
 @click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
 @click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
 @click.option("--expect", "expected", metavar="TARGETS", default="", help="Exit with 1 where a target has no row.")
-@click.option("--summary", "summary_file", type=PATH, help="Parquet file to write: one row for every record.")
 @click.option("--reference", metavar="TARGET", help="Take ratios of all measured rows to this target.")
 @click.option(
     "--findings",
@@ -47,8 +46,9 @@ def _count(context: click.Context, option: click.Parameter, value: str) -> int |
     callback=_count,
     default=str(SHOWN),
     show_default=True,
-    help="How many findings to show, or all.",
+    help="How many findings to show, or all; with 0 none are looked for.",
 )
+@click.option("--summary", "summary_file", type=PATH, help="Parquet file to write: one row for every record.")
 def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     paths: tuple[Path, ...],
     output: Path | None,
@@ -57,9 +57,9 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     targets: str,
     triton: str | None,
     expected: str,
-    summary_file: Path | None,
     reference: str | None,
     shown: int | None,
+    summary_file: Path | None,
 ) -> int:
     """Merge reports into one table of kernels × targets.
 
@@ -77,7 +77,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     gc.freeze()  # the records stay to the end: no search for garbage among them
     if summary_file is not None:
         write(summary_file, parquet(summary(dataset)))
-    whole = expect(comparison(dataset, reference), _names(expected))
+    whole = expect(comparison(dataset, reference, explain=shown != 0), _names(expected))
     merged = choose(whole, _names(kernels), _names(targets))
     _put(render(merged, layout, shown), output, merged)
     return _told_missing(merged.missing)

@@ -16,7 +16,7 @@ def test_spills_on_one_target_alone():
     (one,) = found("PK101", built("h200", spill=0), built("rx7900xtx", spill=1036, registers=255))
     assert (one.targets, one.against) == (("rx7900xtx",), ("h200",))
     assert "1036 B on rx7900xtx, with 255 registers on rx7900xtx, and nothing on h200" in one.explanation
-    assert "what it costs in time on rx7900xtx is not known" in one.explanation
+    assert "Never run on rx7900xtx (only built), so what it costs in time there is not known" in one.explanation
 
 
 @pytest.mark.parametrize("spill", [0, 64])
@@ -51,6 +51,11 @@ def test_limits(rule, broken):
     assert places(rule, *rows) == ([(("mi300x",), ("h200",))] if rule == broken else [])
     assert all(LIMITS[rule] in one.explanation for one in found(rule, *rows))
     assert found(rule, built("mi300x"), built("h200")) == []
+
+
+def test_two_limits_are_one_finding():
+    row = built("mi300x", limits_broken=(LIMITS["PK105"], "registers 65536 a block > 32768"))
+    assert [rule for rule in LIMITS if found(rule, row)] == ["PK105"]
 
 
 def test_near_the_limit_of_one_target():
@@ -250,6 +255,12 @@ def test_builds_and_failures_of_the_host_are_no_finding(rule):
     host = failed("mi300x", Status.CAPTURE_FAILED, REGISTER, Stage.CAPTURE)
     assert found(rule, built("h200", {"inline_asm": 1}), built("mi300x", {"inline_asm": 1})) == []
     assert found(rule, built("h200"), host) == []
+
+
+@pytest.mark.parametrize("rule", dict.fromkeys(FAILURES.values()))
+def test_what_the_instruction_interpreter_does_not_know_is_no_refusal(rule):
+    row = failed("mi300x", UNSUPPORTED, "line 7 `v_cvt_pk_fp8_f32 v0, v1, v2`: not modelled", Stage.RUN)
+    assert found(rule, row, built("h200")) == []
 
 
 @pytest.mark.parametrize("rule", ["PK216", "PK217"])

@@ -4,7 +4,7 @@ import dataclasses
 
 import factories
 import pytest
-from found import clock, counted, failed, family, found, judged, places, ratio, timed
+from found import built, clock, counted, failed, family, found, judged, places, ratio, timed
 
 from portkit.analysis.distance import Distance, OutputDistance
 from portkit.analysis.spread import Spread
@@ -24,6 +24,19 @@ def test_nan_on_one_target(name):
     assert (one.targets, one.against, one.evidence) == (("mi300x",), ("h200",), (MEASURED, EMULATED))
     assert f"With {name} in the input" in one.explanation
     assert "maxima and minima give the number" in one.explanation
+
+
+def test_of_each_target_it_is_told_whether_it_ran():
+    rows = [
+        judged("h200", signals={"dot.f32": 1}),
+        judged("rx7900xtx", EMULATED, signals={"dot.f32": 1}),
+        built("mi300x", {"dot.f32": 1}),
+        built("a100", {"dot.f32": 1, "matrix.tf32": 1}),
+    ]
+    (one,) = found("PK201", *rows)
+    assert set(one.targets) == {"h200", "rx7900xtx", "mi300x"}
+    assert "Never run on mi300x (only built) and rx7900xtx (only emulated), so" in one.explanation
+    assert one.evidence == (MEASURED, EMULATED, Evidence.COMPILED)
 
 
 @pytest.mark.parametrize("agree", [True, False, None])
@@ -93,7 +106,7 @@ def test_speedup_that_does_not_carry_over():
     (one,) = found("PK401", *rows)
     assert (one.targets, one.against) == (("mi300x",), ("h200",))
     assert "2.00 (1.98 to 2.02) times as fast as eager on h200, and 1.25 (1.24 to 1.26) on mi300x" in one.explanation
-    assert "not known" not in one.explanation  # it was measured
+    assert "Never run" not in one.explanation
 
 
 @pytest.mark.parametrize(("fused", "spread"), [(0.6, 0.01), (0.8, 0.4)])
@@ -130,6 +143,8 @@ def test_most_of_the_bytes_it_saves():
     same = Work(fused_bytes=100, unfused_bytes=100, flops=1)
     assert found("PK403", timed("h200", 0.8, 0.9, trace=0.4, eager_trace=0.4, work=same)) == []
     assert found("PK403", timed("h200", 0.8, 1.6)) == []  # no kernel times
+    product = Work(fused_bytes=100, unfused_bytes=400, flops=10**6)
+    assert found("PK403", timed("h200", 0.8, 1.6, trace=0.4, eager_trace=0.8, work=product)) == []
 
 
 @pytest.mark.parametrize(("achieved", "fires"), [(50.0, True), (65.0, False), (None, False)])
@@ -171,8 +186,8 @@ def test_another_variant_wins():
     assert found("PK406", *rows) == []
 
 
-def sized(rows: int, ms: float, target: str = "h200"):
-    work = Work(fused_bytes=rows * 1000, unfused_bytes=rows * 4000, flops=rows)
+def sized(rows: int, ms: float, target: str = "h200", flops: int = 1):
+    work = Work(fused_bytes=rows * 1000, unfused_bytes=rows * 4000, flops=rows * flops)
     return timed(target, ms, 4 * ms, shape=(rows, 250), work=work)
 
 
@@ -186,6 +201,7 @@ def test_a_cliff():
 def test_no_cliff(times):
     assert found("PK407", sized(1000, times[0]), sized(2000, times[1])) == []
     assert found("PK407", sized(1000, 0.1), sized(10_000, 10.0)) == []  # no neighbours
+    assert found("PK407", sized(1000, 0.1, flops=1), sized(2000, 0.4, flops=4)) == []  # 4 times the work per byte
     assert found("PK407", sized(1000, 0.1), sized(2000, 0.4, "mi300x")) == []
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from found import built, clock, failed, timed
+from found import built, clock, failed, judged, timed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ from portkit.analysis.autotune import compromise, transfers, tuned, winners
 from portkit.analysis.findings.points import points_of
 from portkit.analysis.portability import cascade, harmonic_mean, portabilities, ratios, sets_of
 from portkit.errors import ReportError
-from portkit.model import Baseline, Outcome, Status, Timed
+from portkit.model import Baseline, Evidence, Outcome, Status, Timed
 from portkit.store.merge import Row
 from portkit.targets.catalog import load_catalog
 from portkit.targets.markets import Market, market
@@ -124,6 +124,15 @@ def test_a_target_that_was_not_run_is_in_no_set(other):
     assert shares(found) == {"all": (("h200",), 1.0)}
     assert list(found.shares[0].left_out) == ["mi300x"]
     assert next(each for each in found.efficiencies if each.target == "mi300x").efficiency is None
+
+
+@pytest.mark.parametrize(
+    ("status", "zero"), [(Status.UNSUPPORTED, False), (Status.LAUNCH_ERROR, False), (Status.WRONG_RESULT, True)]
+)
+def test_what_the_instruction_interpreter_proves(status, zero):
+    emulated = judged("mi300x", Evidence.EMULATED, status=status, message="why")
+    found = of(timed("h200"), built("mi300x"), emulated)["w8"]
+    assert shares(found)["all"] == ((("h200", "mi300x"), 0.0) if zero else (("h200",), 1.0))
 
 
 def test_nothing_measured_is_no_portability():

@@ -1,9 +1,14 @@
 """Signals of texts written by hand: each with the lines that count, and lines that look alike and do not."""
 
+import dataclasses
+
+import factories
 import pytest
 
-from portkit.model import SIGNALS, Platform
+from portkit.model import SCHEMA_VERSION, SIGNALS, Evidence, Platform
 from portkit.run.signals import amd, nvidia, read_signals, source
+from portkit.store.fit import LIMIT, encode_fitting
+from portkit.store.schema import decode, encode, parse
 
 TTIR = """
   tt.func public @k(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32} loc("x"(#loc)), %n: i32 loc("n"(#loc))) {
@@ -143,6 +148,10 @@ def test_what_the_source_asks_for():
     assert counted(source.source_signals(TTIR)) == ASKED
 
 
+def test_a_product_of_another_type():
+    assert source.source_signals("%t = tt.dot %a, %b, %c : tensor<16x32xi16> * tensor<32x16xi16>")["dot.other"] == 1
+
+
 def test_what_ptx_has():
     assert counted(nvidia.machine_signals(PTX)) == OF_PTX
 
@@ -184,3 +193,30 @@ def test_signals_of_a_build_have_known_names_and_no_zeros():
 def test_a_missing_text_leaves_signals_unknown(missing):
     asm = {name: "" for name in ("ttir", "ttgir", "llir", "amdgcn") if name != missing}
     assert read_signals(Platform.ROCM, asm) is None
+
+
+def test_signals_outlast_the_cuts_of_a_long_record():
+    """Ten launches with long specialisations lose these, and keep what findings rest on."""
+    found = dict.fromkeys(list(SIGNALS)[:14], 1000)
+    launches = [
+        factories.launch(specialization={f"argument_{i}": "*fp32 divisibility=16" for i in range(40)}, signals=found)
+        for _ in range(10)
+    ]
+    record = factories.record(Evidence.COMPILED, build=factories.build(*launches))
+    kept, line = encode_fitting(record, lambda name, content: name)
+    assert len(line) <= LIMIT
+    assert "launches" in kept.blobs
+    assert kept.build is not None
+    assert {tuple(x.signals.items()) for x in kept.build.launches} == {tuple(found.items())}
+
+
+def test_a_launch_of_an_older_report_has_no_signals():
+    record = factories.record(Evidence.COMPILED)
+    line = encode(record)
+    assert b"signals" not in line
+    kind, body = parse(line, "here")
+    read = decode(kind, body, SCHEMA_VERSION, "here")
+    assert read == record
+    assert read.build.launches[0].signals is None
+    told = dataclasses.replace(record, build=factories.build(factories.launch(signals={})))
+    assert decode(*parse(encode(told), "here"), SCHEMA_VERSION, "here").build.launches[0].signals == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from portkit.analysis.findings.points import Point, platform, total
-from portkit.model import Status
+from portkit.model import Stage, Status
 from portkit.store.merge import Row
 
 _OPTION = re.compile(
@@ -81,4 +81,6 @@ def _has_assembly(row: Row) -> bool:
 
 
 def _is(row: Row, *statuses: Status) -> bool:
-    return row.record.outcome.status in statuses
+    """Whether a build ended so; what the instruction interpreter does not know is no failure of a build."""
+    outcome = row.record.outcome
+    return outcome.status in statuses and outcome.stage is not Stage.RUN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from portkit.analysis.findings.points import Context
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
@@ -15,31 +15,24 @@ _POINTS = 20
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
-        rows = [row for row in point.binaries if _occupancy(row)]
-        best = max((_percent(row) for row in rows), default=0.0)
-        full = [row for row in rows if _percent(row) == best]
-        limiters = sorted({_limiter(row) for row in full})
-        low = [row for row in rows if best - _percent(row) >= _POINTS and _limiter(row) not in limiters]
+        known = [(row, found) for row in point.binaries if (found := _occupancy(row))]
+        best = max((found.percent for _, found in known), default=0.0)
+        limiters = sorted({found.limiter for _, found in known if found.percent == best})
+        low = [(row, x) for row, x in known if best - x.percent >= _POINTS and x.limiter not in limiters]
         if low:
+            full = [row for row, found in known if found.percent == best]
+            told = {row.record.cell.target: f"{found.percent:.0f} % by {found.limiter}" for row, found in low}
+            rows = [row for row, _ in low]
             text = (
-                f"Theoretical occupancy is limited to {each(low, _told)}, and {best:.0f} % by {listed(limiters)} is "
-                f"reached on {listed(names(full))}. Fewer resident waves hide less of the latency of memory."
+                f"Theoretical occupancy is limited to {each(rows, _of(told))}, and "
+                f"{best:.0f} % by {listed(limiters)} is reached on {listed(names(full))}. "
+                "Fewer resident waves hide less of the latency of memory."
             )
-            yield rule.finding(point, low, full, text)
+            yield rule.finding(point, rows, full, text)
 
 
-def _told(row: Row) -> str:
-    return f"{_percent(row):.0f} % by {_limiter(row)}"
-
-
-def _percent(row: Row) -> float:
-    found = _occupancy(row)
-    return found.percent if found else 0.0
-
-
-def _limiter(row: Row) -> str:
-    found = _occupancy(row)
-    return found.limiter if found else ""
+def _of(told: Mapping[str, str]) -> Callable[[Row], str]:
+    return lambda row: told[row.record.cell.target]
 
 
 def _occupancy(row: Row) -> Occupancy | None:

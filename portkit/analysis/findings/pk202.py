@@ -11,7 +11,7 @@ from portkit.store.merge import Row
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
-        rows, others = point.parted(_emulated, _native)
+        rows, others = point.parted(_emulated, _native, needs=("dot.f8", "dot.scaled", "fp8_from", "fp8_to"))
         if rows:
             yield rule.finding(point, rows, others, _text(rows, others))
 

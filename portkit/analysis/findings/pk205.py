@@ -11,7 +11,7 @@ from portkit.store.merge import Row
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
-        rows, others = point.parted(_staged, _asynchronous)
+        rows, others = point.parted(_staged, _asynchronous, needs=("staged_loads",))
         if rows:
             yield rule.finding(point, rows, others, _text(rows, others))
 

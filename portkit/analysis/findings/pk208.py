@@ -11,7 +11,7 @@ from portkit.store.merge import Row
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
-        rows = [row for row in point.binaries if total(row, "division64")]
+        rows = [row for row in point.binaries if total(row, "division64")] if point.shows("division64") else []
         if rows:
             text = (
                 f"The kernel divides 64-bit integers by values known at run time alone: {each(rows, _divisions)}. "

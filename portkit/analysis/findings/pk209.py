@@ -18,7 +18,7 @@ _REQUESTS = {
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
         for asked, (what, followed) in _REQUESTS.items():
-            rows = [row for row in point.binaries if _ignores(row, asked, followed)]
+            rows = [row for row in point.binaries if point.shows(asked) and _ignores(row, asked, followed)]
             if rows:
                 others = [row for row in point.binaries if row not in rows and _asks(row, asked)]
                 told = f"; it is followed on {listed(names(others))}" if others else ""

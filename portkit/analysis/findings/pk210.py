@@ -12,7 +12,7 @@ from portkit.store.merge import Row
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
-        rows, others = point.parted(_idle, _busy)
+        rows, others = point.parted(_idle, _busy, needs=("tile",))
         if rows:
             yield rule.finding(point, rows, others, _text(rows, others))
 

@@ -23,7 +23,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
             )
             yield rule.finding(point, rows, others, text)
             continue
-        rows, others = point.parted(_flushes, _keeps)
+        rows, others = point.parted(_flushes, _keeps, needs=("exp_flushing",))
         if rows:
             text = (
                 f"Exponentials give 0 for results below the smallest normal number on {listed(names(rows))}, and "

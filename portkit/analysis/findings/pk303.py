@@ -11,7 +11,7 @@ from portkit.store.merge import Row
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
-        rows, others = point.parted(_scales, _is_direct)
+        rows, others = point.parted(_scales, _is_direct, needs=("exp_scaled",))
         if rows:
             text = (
                 f"Exponentials are scaled around the instruction {each(rows, _times)}, about five instructions "

@@ -29,6 +29,7 @@ def _parted(point: Point, kind: str) -> tuple[list[Row], list[Row]]:
     return point.parted(
         lambda row: some_launch(row, lambda each: _is_apart(each, kind)),
         lambda row: some_launch(row, lambda each: _is_fused(each, kind)),
+        needs=(f"mul_add.{kind}",),
     )
 
 

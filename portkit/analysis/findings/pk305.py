@@ -11,7 +11,7 @@ from portkit.store.merge import Row
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
-        rows, others = point.parted(_overflows, _saturates)
+        rows, others = point.parted(_overflows, _saturates, needs=("fp8_narrow",))
         if rows:
             text = (
                 f"Conversions to fp8 do not clamp on {listed(names(rows))}, and do on {listed(names(others))}. A "

@@ -9,7 +9,7 @@ from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed
 from portkit.model import Status
 from portkit.store.merge import Row
 
-_FAULTS = (Status.OUT_OF_BOUNDS, Status.DATA_RACE, Status.DEVICE_FAULT, Status.NONDETERMINISTIC, Status.LAUNCH_ERROR)
+_FAULTS = (Status.OUT_OF_BOUNDS, Status.DATA_RACE, Status.DEVICE_FAULT, Status.NONDETERMINISTIC)
 _CHARACTERS = 200
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from portkit.analysis.findings.points import Context
 from portkit.analysis.findings.rule import Finding, Rule, Severity
-from portkit.analysis.roofline import dram_bytes
+from portkit.analysis.roofline import COMPUTE, dram_bytes, probe_of, roofline
 from portkit.store.merge import Row
 
 _SHARE = 0.6
@@ -20,7 +20,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
         for row in point.measured:
             share = _share(row)
-            if share is not None and share < _SHARE:
+            if share is not None and share < _SHARE and not _computes(row, context):
                 causes = list(_causes(row)) or ["none of launches, occupancy and traffic that was measured explains it"]
                 text = (
                     f"On {row.record.cell.target} fusing gains {100 * share:.0f} % of what the saved bytes allow: "
@@ -38,6 +38,12 @@ def _share(row: Row) -> float | None:
     if ratio is None or work is None or work.fusion_bound <= 1:
         return None
     return ratio.value / work.fusion_bound
+
+
+def _computes(row: Row, context: Context) -> bool:
+    """Whether arithmetic bounds the operation there, so that bytes are not what it could gain."""
+    record = row.record
+    return roofline(record, probe_of(record, context.dataset.probes), context.target(row)).bound == COMPUTE
 
 
 def _causes(row: Row) -> Iterator[str]:

@@ -21,15 +21,26 @@ _LEAST_MS = 0.01
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for series in _series(context.points):
         for (_, small), (point, large) in itertools.pairwise(series):
-            one, other = _rate(small), _rate(large)
-            sizes = _bytes(large) / _bytes(small)
-            if one and other and one > _JUMP * other and 1 < sizes <= _NEIGHBOURS:
+            one, other, sizes = _rate(small), _rate(large), _bytes(large) / _bytes(small)
+            if one and other and 1 < sizes <= _NEIGHBOURS and _falls(small, large):
                 text = (
                     f"On {large.record.cell.target} the rate falls from {one:.0f} GB/s at "
                     f"{small.record.cell.shape_text} to {other:.0f} GB/s at {large.record.cell.shape_text}, "
-                    f"{one / other:.2f} times, where the operation is {sizes:.1f} times as large."
+                    f"{one / other:.2f} times, where the operation moves {sizes:.1f} times as many bytes."
                 )
                 yield rule.finding(point, [large], [small], text)
+
+
+def _falls(small: Row, large: Row) -> bool:
+    """Whether both bytes and operations take longer: where arithmetic bounds, fewer bytes a second are no cliff."""
+    before, after = (_per_second(row) for row in (small, large))
+    return all(one > _JUMP * other for one, other in zip(before, after, strict=True) if one or other)
+
+
+def _per_second(row: Row) -> tuple[float, float]:
+    """Bytes and floating-point operations of the work model ÷ time, in units of one row to the next alike."""
+    rate, work = _rate(row), row.record.work
+    return (rate, rate * work.flops / work.fused_bytes) if rate and work else (0.0, 0.0)
 
 
 def _series(points: Iterable[Point]) -> list[list[tuple[Point, Row]]]:

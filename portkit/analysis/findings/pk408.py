@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from portkit.analysis.findings.points import Context, Point, total
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
@@ -19,7 +19,7 @@ _LINES = 5000
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
         late = [row for row in point.attempts if _timed_out(row)]
-        slow = [row for row in point.binaries if _stands_out(row, point)]
+        slow = _outstanding(point)
         others = [row for row in point.binaries if row not in slow and row.record.outcome.status.good]
         if (late or slow) and others:
             told = [
@@ -38,12 +38,20 @@ def _timed_out(row: Row) -> bool:
     return outcome.status is Status.TIMEOUT and outcome.stage is Stage.COMPILE
 
 
-def _stands_out(row: Row, point: Point) -> bool:
-    rest = [each for each in point.binaries if each is not row]
-    return any(
-        bool(rest) and figure(row) >= least and figure(row) >= _TIMES * statistics.median(map(figure, rest)) > 0
-        for figure, least in ((_seconds, _SECONDS), (_lines, _LINES))
-    )
+def _outstanding(point: Point) -> list[Row]:
+    """Rows of which seconds or lines stand far over the median of the others."""
+    rows = point.binaries
+    figures: list[tuple[Sequence[float], float]] = [
+        (list(map(_seconds, rows)), _SECONDS),
+        (list(map(_lines, rows)), _LINES),
+    ]
+    return [row for i, row in enumerate(rows) if any(_stands_out(values, i, least) for values, least in figures)]
+
+
+def _stands_out(values: Sequence[float], place: int, least: float) -> bool:
+    if values[place] < least or len(values) < 2:
+        return False
+    return values[place] >= _TIMES * statistics.median([*values[:place], *values[place + 1 :]]) > 0
 
 
 def _seconds(row: Row) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from portkit.analysis.distance import Distance
 from portkit.analysis.spread import Spread
 from portkit.errors import CatalogError
-from portkit.model import Architecture, Direction, Evidence, Launch, Platform
+from portkit.model import Architecture, Direction, Evidence, Launch, Platform, Target
 from portkit.store.merge import Dataset, Row
 from portkit.targets.catalog import Catalog
 
@@ -75,10 +75,28 @@ class Point:
                 best.setdefault(row.record.cell.target, row)
         return tuple(best[name] for name in sorted(best))
 
-    def parted(self, bad: Callable[[Row], bool], good: Callable[[Row], bool]) -> tuple[list[Row], list[Row]]:
-        """Binaries that are of one kind and those of the other; both empty where either is."""
-        one, other = [x for x in self.binaries if bad(x)], [x for x in self.binaries if good(x)]
-        return (one, other) if one and other else ([], [])
+    @functools.cached_property
+    def traces(self) -> frozenset[str]:
+        """Names of all signals of its binaries."""
+        return frozenset(name for row in self.binaries for each in signals(row) for name in each)
+
+    def shows(self, *wanted: str) -> bool:
+        """Whether any binary has one of these signals; names may end in ``.`` for all that begin so."""
+        return any(_matches(name, one) for name in self.traces for one in wanted)
+
+    def parted(
+        self, bad: Callable[[Row], bool], good: Callable[[Row], bool], needs: Sequence[str] = ()
+    ) -> tuple[list[Row], list[Row]]:
+        """Binaries that are of one kind and those of the other; both empty where either is.
+
+        Args:
+            bad: whether a row is of the one kind.
+            good: whether it is of the other.
+            needs: signals without which no row can be ``bad``, so that most points are passed over quickly.
+        """
+        one = [] if needs and not self.shows(*needs) else [row for row in self.binaries if bad(row)]
+        other = [row for row in self.binaries if good(row)] if one else []
+        return (one, other) if other else ([], [])
 
 
 def _preference(row: Row) -> tuple[str, int]:
@@ -94,6 +112,13 @@ class Context:
     catalog: Catalog
     distances: tuple[Distance, ...] = ()
     spreads: tuple[Spread, ...] = ()
+
+    def target(self, row: Row) -> Target | None:
+        """A row's SKU; None where the catalogue does not know it."""
+        try:
+            return self.catalog.get(row.record.cell.target)
+        except CatalogError:
+            return None
 
     def architecture(self, row: Row) -> Architecture | None:
         """Limits of a row's architecture; None where the catalogue does not know it."""

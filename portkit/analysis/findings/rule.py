@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from portkit.analysis.findings.points import Context, Point
@@ -24,7 +24,11 @@ class Severity(enum.StrEnum):
         return list(Severity).index(self)
 
 
-ONLY_BUILT = "Only built, never run there: what it costs in time on {targets} is not known."
+NEVER_RUN: Mapping[Evidence, str] = {
+    Evidence.COMPILED: "only built",
+    Evidence.EMULATED: "only emulated",
+}
+"""How a row that no GPU ran is told of."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,8 @@ class Rule:
             point: where it was found.
             rows: for which it holds, at least one.
             against: rows for which it does not hold.
-            explanation: cause and cost with the rows' figures. Where all rows were only
-                built, a sentence says so: it then must predict no time itself.
+            explanation: cause and cost with the rows' figures, and no time that was not measured:
+                of targets that no GPU ran, a sentence says so.
             of_variant: whether it is about the point's variant and not all of them.
         """
         against = tuple(against)
@@ -107,7 +111,7 @@ class Rule:
             targets=names(rows),
             against=names(against),
             evidence=tuple(sorted({row.record.evidence for row in (*rows, *against)}, key=list(Evidence).index)),
-            explanation=f"{explanation} {_only_built(rows)}".strip(),
+            explanation=f"{explanation} {_never_run(rows)}".strip(),
             remedy=self.remedy,
             page=self.page,
             runs=tuple(sorted({row.record.run_id for row in (*rows, *against)})),
@@ -133,7 +137,13 @@ def each(rows: Iterable[Row], figure: Callable[[Row], object]) -> str:
     return listed(f"{value} on {listed(dict.fromkeys(targets))}" for value, targets in groups.items())
 
 
-def _only_built(rows: Sequence[Row]) -> str:
-    if any(row.record.evidence is not Evidence.COMPILED for row in rows):
-        return ""
-    return ONLY_BUILT.format(targets=listed(names(rows)))
+def _never_run(rows: Sequence[Row]) -> str:
+    """Of which targets there are only rows without a time; empty where there are none, or nothing was built."""
+    measured = {row.record.cell.target for row in rows if row.record.evidence is Evidence.MEASURED}
+    places = {
+        word: names(x for x in rows if x.record.evidence is evidence and x.record.build)
+        for evidence, word in NEVER_RUN.items()
+    }
+    told = {word: [name for name in found if name not in measured] for word, found in places.items()}
+    where = listed(f"{listed(found)} ({word})" for word, found in told.items() if found)
+    return f"Never run on {where}, so what it costs in time there is not known." if any(told.values()) else ""

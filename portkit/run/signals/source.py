@@ -33,7 +33,7 @@ _COUNTED = {
     "library.nvidia": r'symbol = "__nv_',
     "library.amd": r'symbol = "__(?:ocml|ockl)_',
     "ask.warp_specialize": r"\btt\.warp_specialize\b",
-    "ask.eviction": r"\bevictionPolicy = evict_",
+    "ask.eviction": r"\bevictionPolicy = evict_|\beviction_policy = evict_",
 }
 _PATTERNS = {name: re.compile(pattern) for name, pattern in _COUNTED.items()}
 
@@ -65,7 +65,7 @@ def _dots(ttir: str) -> Counter[str]:
 
 
 def _class_of(kind: str) -> str:
-    return next((name for start, name in _CLASSES.items() if kind.startswith(start)), kind)
+    return next((name for start, name in _CLASSES.items() if kind.startswith(start)), "other")
 
 
 def _products_added(ttir: str) -> Counter[str]:
