@@ -214,6 +214,11 @@ def test_trouble_is_told_with_its_remedy(fake, says, reason, remedy):
         assert remedy in each.nulls["functions"]
 
 
+def test_what_the_program_prints_is_no_complaint_of_the_profiler(fake):
+    fused, _ = fused_of(fake(says="my_tool: error: invalid choice: 'x'\n"))
+    assert fused.occupancy_achieved_elapsed_pct == 62.5
+
+
 @pytest.mark.parametrize("what", ["die", "hang"])
 def test_a_task_under_which_the_program_dies_costs_itself(fake, what):
     """No table is left, so the others are counted again, from the first pass on."""
