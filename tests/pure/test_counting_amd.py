@@ -11,7 +11,7 @@ from factories import cell
 
 from portkit.errors import HostError
 from portkit.model import CaseSource
-from portkit.run.counters import BuiltKernel, Kernel, Task, rocprof
+from portkit.run.counters import BuiltKernel, Kernel, Task, child, rocprof
 from portkit.run.counters.counting import Place, count_tasks
 from portkit.run.counters.rocprof import Rocprof, open_rocprof
 from portkit.run.counters.rocprof_metrics import GATED, RocprofMetrics
@@ -34,6 +34,7 @@ OLD = "usage: rocprofv3 [options]\nrocprofv3: error: argument --output-format: i
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
     """Installs the fake rocprofv3; called with what is to go wrong."""
+    monkeypatch.setattr(child, "_POLL_SECONDS", 0.01)  # four passes a test
     path = fake_rocprof.install(tmp_path / "rocm" / "bin")
     rocprof.rocprof_version.cache_clear()
 
@@ -212,6 +213,11 @@ def test_trouble_is_told_with_its_remedy(fake, says, reason, remedy):
         assert not each.functions
         assert reason in each.nulls["functions"]
         assert remedy in each.nulls["functions"]
+
+
+def test_what_the_program_prints_is_no_complaint_of_the_profiler(fake):
+    fused, _ = fused_of(fake(says="my_tool: error: invalid choice: 'x'\n"))
+    assert fused.occupancy_achieved_elapsed_pct == 62.5
 
 
 @pytest.mark.parametrize("what", ["die", "hang"])

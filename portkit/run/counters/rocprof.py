@@ -64,7 +64,7 @@ _TROUBLES: Final[Mapping[str, Trouble]] = {
 }
 """What rocprofv3 says → why nothing can be counted in that pass."""
 
-_BAD_OPTION = re.compile(r"unrecognized arguments|invalid choice|No tracing options were enabled", re.I)
+_BAD_OPTION = re.compile(r"^rocprofv3\S*: error:|No tracing options were enabled", re.M)
 _ERROR = re.compile(r"^(?:Fatal error:|[FE]\d{4,8}\b.*?\])\s*(.+)", re.M)
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _ROCM_VERSION = re.compile(r"rocm_version:\s*(\d+(?:\.\d+)+)")
