@@ -59,6 +59,14 @@ def test_the_target_of_a_load_is_overwritten_before_its_wait(architecture):
     assert found(architecture, f"{LOAD[architecture]} v21, v20, s[4:5]\nv_mov_b32_e32 v21, 0") == ["missing_wait"]
 
 
+@pytest.mark.parametrize(("address", "early"), [("v20", False), ("v21", True)])
+def test_halves_of_a_register_that_two_loads_fill(address, early):
+    """The second keeps the first one's half, and both end in order; its address must be there."""
+    loads = f"global_load_d16_b16 v21, v20, s[4:5]\nglobal_load_d16_hi_b16 v21, {address}, s[4:5]"
+    kinds = found("gfx1100", f"{loads}\ns_waitcnt vmcnt(0)\nv_mov_b32_e32 v10, v21")
+    assert ("missing_wait" in kinds) is early
+
+
 def test_a_scalar_load_needs_a_wait_for_all(architecture):
     """Scalar loads may end in any order."""
     load = "\n".join(f"{SCALAR_LOAD[architecture]} s{n}, s[4:5], 0x0" for n in (8, 9))

@@ -25,7 +25,7 @@ from portkit.emulate.amdgcn.architecture import CDNA, Generation
 from portkit.emulate.amdgcn.execute import Block, Code
 from portkit.emulate.amdgcn.flow import solve
 from portkit.emulate.amdgcn.isa.registry import Compiled, base_name
-from portkit.emulate.amdgcn.operands import File
+from portkit.emulate.amdgcn.operands import File, parse_register
 from portkit.emulate.amdgcn.program import Instruction
 from portkit.emulate.core.findings import Finding, Kind
 
@@ -213,7 +213,16 @@ def _in_order(out: Out, counter: str, item: Item, event: Event) -> bool:
     """Whether an operation overwrites the target of one that ends before it."""
     issue = event.issue
     ordered = issue is not None and issue.ordered and out.ordered and counter in issue.counters
-    return ordered and item not in event.compiled.uses.reads
+    return ordered and item not in _taken(event.compiled)
+
+
+def _taken(compiled: Compiled) -> set[tuple[File, int]]:
+    """Registers that an operation takes: a load of one half keeps the other, which is there when both have ended."""
+    instruction = compiled.instruction
+    if "_load_" not in instruction.mnemonic or "_d16" not in instruction.mnemonic:
+        return compiled.uses.reads
+    others = (parse_register(text, 256) for text in instruction.operands[1:])
+    return {(each.file, index) for each in others if each for index in each.indices}
 
 
 def join(left: State, right: State) -> State:
