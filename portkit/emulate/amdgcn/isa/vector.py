@@ -253,6 +253,7 @@ _ONLY: dict[str, frozenset[Generation]] = {
     **dict.fromkeys(("clz_i32_u32", "ctz_i32_b32", "xor3_b32"), RDNA),
     **dict.fromkeys(("maxmin_i32", "minmax_i32", "maxmin_u32", "minmax_u32"), RDNA),
     **dict.fromkeys(("mov_b64", "lshl_add_u64"), _SINCE_CDNA3),
+    **dict.fromkeys(("fmaak_f32", "fmamk_f32"), _SINCE_CDNA3 | RDNA),
     **dict.fromkeys(("maxmin_f32", "minmax_f32"), _RDNA3),
     **dict.fromkeys(("max_f32", "min_f32", "max3_f32", "min3_f32", "med3_f32", "max_f64", "min_f64"), ALL - _RDNA4),
 }
