@@ -194,9 +194,14 @@ def _config(block_m: int, block_n: int, warps: int, stages: int, descriptors: bo
     return triton.Config(blocks, num_warps=warps, num_stages=stages)
 
 
-def _legal(configs: list[triton.Config], named: dict[str, Any], **_: object) -> list[triton.Config]:
+def bearable(configs: list[triton.Config], named: dict[str, Any], **meta: Any) -> list[triton.Config]:
+    """Those worth trying: of wide heads four warps could not hold the output, and descriptors must be allowed."""
     allowed = describable(named["key_ptr"], named["value_ptr"])
-    return [c for c in configs if allowed or not c.kwargs["DESCRIPTORS"]]
+    return [
+        c
+        for c in configs
+        if (c.num_warps > 4 or meta["DIM"] <= 128) and (allowed or not c.kwargs.get("DESCRIPTORS", False))
+    ]
 
 
 _tuned_forward = triton.autotune(
@@ -209,7 +214,7 @@ _tuned_forward = triton.autotune(
         _config(128, 128, 8, 3, True),
     ],
     key=["rows", "CAUSAL", "DIM"],
-    prune_configs_by={"early_config_prune": _legal},
+    prune_configs_by={"early_config_prune": bearable},
 )(_forward)
 
 
@@ -590,13 +595,14 @@ def reference_full(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) 
 
 
 def inputs(make, shape, dtype):
-    """Queries and keys wide enough that scores bend the softmax, values in [-1, 1)."""
+    """Queries and keys wide enough that scores bend the softmax, values in [-1, 1).
+
+    Wider ones make the unfused chain's gradients in bfloat16 so wrong that a check by them would be weak.
+    """
     batch, heads, kv_heads, rows, dim = shape
-    return {
-        "query": make.uniform((batch, heads, rows, dim), dtype, low=-1.5, high=1.5),
-        "key": make.uniform((batch, kv_heads, rows, dim), dtype, low=-1.5, high=1.5),
-        "value": make.uniform((batch, kv_heads, rows, dim), dtype),
-    }
+    value = make.uniform((batch, kv_heads, rows, dim), dtype)
+    key = make.uniform((batch, kv_heads, rows, dim), dtype, low=-1.5, high=1.5)
+    return {"query": make.uniform((batch, heads, rows, dim), dtype, low=-1.5, high=1.5), "key": key, "value": value}
 
 
 def work(shape: tuple[int, ...], dtype: str, *, causal: bool = True) -> Work:

@@ -128,7 +128,7 @@ def producer_consumer_gemm(x: torch.Tensor, w: torch.Tensor, **tunables: Any) ->
     y = torch.empty((M, N), dtype=x.dtype, device=x.device)
     if y.numel() == 0:
         return y
-    tiles = Tiles.settled(tunables, M, x, w, y).fitted(x, M)
+    tiles = Tiles.settled(tunables, M, x, w, y).fitted(x, M, finished=x.element_size())
 
     def grid(meta: dict[str, Any]) -> tuple[int]:
         count = triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"])

@@ -40,15 +40,23 @@ MAX_HALF_ELEMENTS = 32768  # of a token's heads: what one program holds of the l
 
 
 @triton.jit
+def _halves(x_ptr, heads, x_head, half, HEADS: tl.constexpr, HALF: tl.constexpr):
+    head = tl.arange(0, HEADS)[:, None].to(tl.int64)
+    lane = tl.arange(0, HALF)[None, :]
+    mask = (head < heads) & (lane < half)
+    x1 = tl.load(x_ptr + head * x_head + lane, mask=mask, other=0.0)
+    x2 = tl.load(x_ptr + head * x_head + half + lane, mask=mask, other=0.0)
+    return x1.to(tl.float32), x2.to(tl.float32)
+
+
+@triton.jit
 def _turn(
-    x_ptr, y_ptr, heads, x_head, y_head, half, c1, c2, s1, s2, BACKWARD: tl.constexpr,
+    y_ptr, x1, x2, heads, y_head, half, c1, c2, s1, s2, BACKWARD: tl.constexpr,
     HEADS: tl.constexpr, HALF: tl.constexpr,
 ):  # fmt: skip
     head = tl.arange(0, HEADS)[:, None].to(tl.int64)
     lane = tl.arange(0, HALF)[None, :]
     mask = (head < heads) & (lane < half)
-    x1 = tl.load(x_ptr + head * x_head + lane, mask=mask, other=0.0).to(tl.float32)
-    x2 = tl.load(x_ptr + head * x_head + half + lane, mask=mask, other=0.0).to(tl.float32)
     if BACKWARD:
         y1 = x1 * c1 + x2 * s2
         y2 = x2 * c2 - x1 * s1
@@ -80,10 +88,13 @@ def _rope(
     s2 = tl.load(sin_ptr + half + lane, mask=within, other=0.0).to(tl.float32)[None, :]
     q_ptr += batch * q_batch + token * q_token
     q_out_ptr += batch * qo_batch + token * qo_token
-    _turn(q_ptr, q_out_ptr, q_heads, q_head, qo_head, half, c1, c2, s1, s2, BACKWARD, Q_HEADS, HALF)
     k_ptr += batch * k_batch + token * k_token
     k_out_ptr += batch * ko_batch + token * ko_token
-    _turn(k_ptr, k_out_ptr, k_heads, k_head, ko_head, half, c1, c2, s1, s2, BACKWARD, K_HEADS, HALF)
+    # All that is read comes before the first store, so that it is on its way together.
+    q1, q2 = _halves(q_ptr, q_heads, q_head, half, Q_HEADS, HALF)
+    k1, k2 = _halves(k_ptr, k_heads, k_head, half, K_HEADS, HALF)
+    _turn(q_out_ptr, q1, q2, q_heads, qo_head, half, c1, c2, s1, s2, BACKWARD, Q_HEADS, HALF)
+    _turn(k_out_ptr, k1, k2, k_heads, ko_head, half, c1, c2, s1, s2, BACKWARD, K_HEADS, HALF)
 
 
 # The trials turn in place again and again: what they read is put back after each.

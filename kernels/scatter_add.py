@@ -18,10 +18,14 @@ vocabulary × hidden, s = bytes per element:
              4 O; its sort of the indices is left out, to its favour.
     flops    N
 
+Measured on an H200, bfloat16, 16384 tokens, 2048 × 4096 (torch 2.11, Triton 3.6), over the unfused
+way: 4.3 times as fast with 2048 distinct rows, 2.2 with 16, and 0.97 with one: there fusion loses.
+
 Sources:
     1. PyTorch, ``aten/src/ATen/native/cuda/Embedding.cu``: sort and segments.
     2. 128256 × 4096: Llama 3 8B; 16384 tokens over 16384, 256 and 1 distinct rows: no contention,
-       64 and 16384 writers of a row. 32000 × 2880 has rows that fill no block.
+       64 and 16384 writers of a row. 2048 × 4096: positions of OPT 6.7B, a result so small that
+       contention alone is left to see. 32000 × 2880 has rows that fill no block.
 """
 
 import torch
@@ -128,6 +132,9 @@ case = KernelCase(
         (16384, 128256, 4096, 16384),
         (16384, 128256, 4096, 256),
         (16384, 128256, 4096, 1),
+        (16384, 2048, 4096, 2048),
+        (16384, 2048, 4096, 16),
+        (16384, 2048, 4096, 1),
         (8192, 32000, 2880, 8192),
     ),
     small_shapes=((8, 20, 4096, 8), (12, 20, 2880, 3), (9, 20, 1024, 1)),

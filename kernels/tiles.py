@@ -72,7 +72,8 @@ class Tiles:
         block_m = min(self.block_m, max(16, triton.next_power_of_2(rows)))
         beside = block_m * self.block_n // self.parts * finished if self.descriptors else 0
         wanted = max(16, self.block_k * 2 // size)
-        block_k, stages = fitting_loop(x.device, wanted, self.num_stages, (block_m + self.block_n) * size, beside)
+        per_k = (block_m + self.block_n) * size
+        block_k, stages = fitting_loop(x.device, wanted, self.num_stages, per_k, beside, ahead=self.descriptors)
         return dataclasses.replace(self, block_m=block_m, block_k=block_k, num_stages=stages)
 
     def even(self, terms: int) -> bool:
@@ -180,13 +181,19 @@ def units(device: torch.device) -> int:
 
 
 def fitting_loop(
-    device: torch.device, block_k: int, stages: int, bytes_per_k: int, other_bytes: int = 0
+    device: torch.device,
+    block_k: int,
+    stages: int,
+    bytes_per_k: int,
+    other_bytes: int = 0,
+    *,
+    ahead: bool = False,
 ) -> tuple[int, int]:
     """Terms a step and stages of a loop whose buffers fit into a block's shared memory.
 
     Two stages are the fewest. They take one buffer on most targets; on sm_90 and sm_100, which
-    have the room, two, since products read them while they are being filled. Where these don't
-    fit, a step takes fewer terms, at least 16.
+    have the room, two, since products read them while they are being filled, and two where tiles
+    are copied ahead. Where these don't fit, a step takes fewer terms, at least 16.
 
     Args:
         device: of the launch.
@@ -194,10 +201,11 @@ def fitting_loop(
         stages: wanted.
         bytes_per_k: shared memory of one term of one stage.
         other_bytes: shared memory that is taken at the same time.
+        ahead: tiles are loaded through descriptors.
     """
     if device.type != "cuda":
         return block_k, 2
-    limit, buffers = shared_bytes(device), 2 if roomy(device) else 1
+    limit, buffers = shared_bytes(device), 2 if ahead or roomy(device) else 1
     limit -= BARRIERS if roomy(device) else 0
     while block_k > 16 and buffers * block_k * bytes_per_k + other_bytes > limit:
         block_k //= 2

@@ -43,7 +43,7 @@ import torch
 import triton
 import triton.language as tl
 from arguments import check_beside, check_contiguous, check_named_axes, check_shape, check_tensor
-from flash_attention import LOG2E, Blocks, block_of, check_dim, check_group, forward_blocks
+from flash_attention import LOG2E, Blocks, bearable, block_of, check_dim, check_group, forward_blocks
 from products import BFLOAT16_GAP
 from tiles import best
 
@@ -90,6 +90,7 @@ _tuned_varlen = triton.autotune(
         for m, n, warps, stages in ((64, 16, 8, 2), (64, 32, 4, 3), (64, 64, 4, 3), (128, 32, 8, 2), (128, 64, 8, 3))
     ],
     key=["heads", "kv_heads", "DIM"],
+    prune_configs_by={"early_config_prune": bearable},
 )(_varlen)
 
 

@@ -265,7 +265,8 @@ def _off(left: np.ndarray, right: np.ndarray) -> bool:
     if left.dtype not in ROUNDING:
         return not np.array_equal(left, right)
     limit = ROUNDING[left.dtype] + 2.0**-24 * (16 + 4 * 10)
-    a, b = (from_bf16(x) if x.dtype == np.uint16 else x.astype(np.float64) for x in (left, right))
+    with np.errstate(all="ignore"):
+        a, b = (from_bf16(x) if x.dtype == np.uint16 else x.astype(np.float64) for x in (left, right))
     known = np.isfinite(b)
     if not known.any():
         return False
@@ -363,7 +364,7 @@ def detected(case: Case, code: Code, whole: Sequence[Ran]) -> tuple[str, bool]:
 
 def _off_in_order(case: Case, code: Code, options: Options, reference: Ran) -> bool:
     """In the orders of waves of a cell's second and third call."""
-    others = (dataclasses.replace(options, order=order, check=False) for order in (Order.REVERSE, Order.SEEDED))
+    others = (dataclasses.replace(options, order=Order.SEEDED, seed=seed, check=False) for seed in (2, 3))
     return any(off(execute(case, code, "normal", other), reference) for other in others)
 
 

@@ -5,6 +5,7 @@ equal      whenever it runs, its registers already hold what it writes
 skips      a branch that is never taken, or only over code that no lane runs
 dead       what it writes is never read before it is overwritten
 flags      its result is read as the fourth word of buffer descriptors alone, which holds flags
+refines    a step of a division behind the estimate of the reciprocal, which the emulator rounds right already
 lost       it writes other bits, and they are read, but go to lanes or bits that no result is made of
 =========  ==============================================================================================
 """
@@ -24,7 +25,7 @@ from portkit.emulate.amdgcn.isa.registry import Compiled, base_name
 from portkit.emulate.amdgcn.machine import Machine
 from portkit.emulate.amdgcn.operands import EXEC, File, Type, parse_register
 
-CLASSES = ("equal", "skips", "dead", "flags", "lost")
+CLASSES = ("equal", "skips", "dead", "flags", "refines", "lost")
 
 _SKIPS = frozenset({"s_cbranch_execz", "s_cbranch_execnz"})
 _SCC = ("scc", 0)
@@ -32,6 +33,12 @@ _READS_SCC = re.compile(r"s_(cbranch_scc|cselect|cmov|addc|subb|add_co_ci|sub_co
 _WRITES_SCC = re.compile(
     r"s_(?!mov|load|cselect|cmov|cbranch|branch|bitset|brev|ff1|ctz|flbit|clz|cls|bfm|mul|pack|sext|movk|getreg|setreg)"
 )
+_ESTIMATE = re.compile(r"v_(rcp|rsq|div_scale)")
+_QUOTIENT = re.compile(r"v_(div_fmas|div_fixup|cvt_u32_f32|cvt_i32_f32)")
+_STEP = re.compile(r"v_(dual_)?(fma|fmac|mul|fmaak|fmamk)_f(32|64)")
+_NEAR = 40
+"""Instructions within which a division has both ends."""
+
 _FLAGS = 3
 """Place of the word of flags in a buffer descriptor."""
 
@@ -130,6 +137,14 @@ def effects_of(code: Code, launches) -> Effects:
     return effects
 
 
+def _refines(code: Code, index: int) -> bool:
+    """Whether it stands in a division."""
+    names = [item.instruction.mnemonic for item in code.compiled[max(0, index - _NEAR) : index + _NEAR]]
+    place = index - max(0, index - _NEAR)
+    ends = any(map(_ESTIMATE.match, names[:place])) and any(map(_QUOTIENT.match, names[place + 1 :]))
+    return bool(_STEP.match(names[place])) and ends
+
+
 def class_of(effects: Effects, index: int) -> str:
     """One of ``CLASSES``."""
     item = effects.code.compiled[index]
@@ -142,4 +157,6 @@ def class_of(effects: Effects, index: int) -> str:
         return "dead"
     if item.uses.writes and index not in effects.plain:
         return "flags"
+    if _refines(effects.code, index):
+        return "refines"
     return "lost"

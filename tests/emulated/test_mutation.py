@@ -104,6 +104,9 @@ s_mov_b32 s9, s7
 s_mov_b32 s10, 0x1000
 s_mov_b32 s11, 0x27000 ; flags
 buffer_store_dword v10, v20, s[8:11], 0 offen
+v_rcp_f32_e32 v24, 2.0
+v_fma_f32 v24, v24, v24, 1.0 ; refines
+v_div_fixup_f32 v12, v24, v2, v1
 s_and_saveexec_b64 s[12:13], exec
 s_cbranch_execz .Lend ; skips
 v_mov_b32_e32 v23, 1.0

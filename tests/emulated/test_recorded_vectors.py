@@ -1,6 +1,9 @@
 """The kernel that records instruction results: built for each architecture, executed, written, read and compared."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +49,15 @@ def test_results_are_those_of_the_instruction(tmp_path):
     assert made.results["v_add_u32"][:, 0].tolist() == (exact % 2**32).tolist()
     assert made.results["s_add_u32"][:, 0].tolist() == (exact % 2**32).tolist()
     assert made.results["s_add_u32"][:, 1].tolist() == (exact >> 32).tolist()
+
+
+@pytest.mark.parametrize("target", ["mi300x", "rx7900xtx"])
+def test_way_of_a_device(target):
+    """The code that runs on hardware, in a process of its own that takes the GPU for present."""
+    script = Path(__file__).with_name("claimed_vectors.py")
+    command = [sys.executable, str(script), target, "v_add_f32", "v_add_f64", "s_add_u32", "v_cmp_lt_f16"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "launched 4\n", done.stderr
 
 
 @pytest.mark.slow

@@ -76,6 +76,13 @@ def test_a_loop_fits_shared_memory(shared, monkeypatch, bytes_per_block, beside,
     assert shared.tiles.fitting_loop(CUDA, 64, 4, (128 + 256) * 2, beside) == fitted
 
 
+def test_tiles_that_are_copied_ahead_have_two_buffers(shared, monkeypatch):
+    properties = SimpleNamespace(shared_memory_per_block_optin=101376, shared_memory_per_block=49152)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    plain, ahead = (shared.tiles.fitting_loop(CUDA, 64, 3, 768, 65536, ahead=ahead) for ahead in (False, True))
+    assert (plain, ahead) == ((32, 2), (16, 2))
+
+
 def test_a_device_without_an_opt_in_limit_has_its_plain_one(shared, monkeypatch):
     properties = SimpleNamespace(shared_memory_per_block=65536)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)

@@ -138,7 +138,8 @@ def memory_line(architecture, name, atomic, returns):
     moves += [f"v_mov_b32 v{24 + count + n}, v{4 + n}" for n in range(count)]
     data, flag = registers(24, sources), asking(architecture) if returns else ""
     if atomic.space == "buffer":
-        line = f"{name} {data}, v20, s[8:11], 0 offen{flag}"
+        none = "null" if architecture == "gfx1201" else "0"
+        line = f"{name} {data}, v20, s[8:11], {none} offen{flag}"
         after = [f"v_mov_b32 v{10 + n}, v{24 + n}" for n in range(count)] if returns else []
         return RESOURCE + "\n".join([*moves, line, *after])
     result = f"{registers(10, count)}, " if returns else ""

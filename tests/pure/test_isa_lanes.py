@@ -391,7 +391,7 @@ def test_crossbar_permutes(architecture):
         ("gfx942", "s_add_u32 s8, v1, s9", "operand v1 where a scalar one is needed"),
         ("gfx942", "v_mov_b32_dpp v10, v1 row_shl:1 row_mask:0xf bank_mask:0xf wave_ror:1", "lane permutation"),
         ("gfx942", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 3", "register field"),
-        ("gfx942", "s_getpc_b64 s[8:9]", "instruction s_getpc_b64 is not known"),
+        ("gfx942", "s_memtime s[8:9]", "instruction s_memtime is not known"),
         ("gfx942", "s_sendmsg sendmsg(MSG_INTERRUPT)", "message"),
     ],
 )

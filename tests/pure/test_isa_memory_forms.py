@@ -58,13 +58,13 @@ RESOURCE = "s_mov_b32 s8, s4\ns_and_b32 s9, s5, 0xffff\ns_mov_b32 s10, 2048\ns_m
 ROW = "v_lshlrev_b32 v20, 5, v0\n"
 
 
-def operands(space, offset):
+def operands(space, offset, architecture):
     """Address operands of a load behind its register, or of a store around it."""
-    add = f" offset:{offset}" if offset else ""
+    add, none = f" offset:{offset}" if offset else "", "null" if architecture == "gfx1201" else "0"
     return {
         "global": ("v20, {}, s[4:5]" + add, "v20, s[4:5]" + add),
         "flat": ("v[22:23], {}" + add, "v[22:23]" + add),
-        "buffer": ("{}, v20, s[8:11], 0 offen" + add, "v20, s[8:11], 0 offen" + add),
+        "buffer": (f"{{}}, v20, s[8:11], {none} offen{add}", f"v20, s[8:11], {none} offen{add}"),
         "scratch": ("off, {}, off" + add, "off, off" + add),
     }[space]
 
@@ -90,7 +90,7 @@ def test_loads(architecture, name):
     mask = f"s_mov_b32 exec_lo, {ODD}\n" + f"s_mov_b32 exec_hi, {ODD}\n" * is_old(architecture)
     every = "s_mov_b32 exec_lo, -1\ns_mov_b32 exec_hi, -1\n"
     for offset in offsets(size):
-        line = f"{name} {registers(10, size)}, {operands(space, offset)[1]}\n"
+        line = f"{name} {registers(10, size)}, {operands(space, offset, architecture)[1]}\n"
         body = set_up(space, architecture) + save * (space == "scratch") + f"v_mov_b32 v10, {OLD:#x}\n"
         ran = computed(architecture, body + mask + line + every, scratch=64)
         for lane, (row, out) in enumerate(zip(ran.inputs, ran.outputs, strict=True)):
@@ -114,7 +114,7 @@ def test_stores(architecture, name):
     mask = f"s_mov_b32 exec_lo, {ODD}\n" + f"s_mov_b32 exec_hi, {ODD}\n" * is_old(architecture)
     every = "s_mov_b32 exec_lo, -1\ns_mov_b32 exec_hi, -1\n"
     for offset in [x for x in offsets(size) if x + size <= 16]:
-        line = f"{name} {operands(space, offset)[0].format(registers(5, size))}\n"
+        line = f"{name} {operands(space, offset, architecture)[0].format(registers(5, size))}\n"
         before = f"scratch_store_{wide} off, v[1:4], off\n" * (space == "scratch")
         after = f"scratch_load_{wide} v[10:13], off, off\n" * (space == "scratch")
         rows = edge_rows(names_of(architecture).lanes, seed=offset)

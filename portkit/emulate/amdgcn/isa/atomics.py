@@ -291,6 +291,7 @@ def _tables() -> dict[str, Entry]:
     for name, operation in _named().items():
         having = _generations(name)
         table[f"global_atomic_{name}"] = Entry(_memory_atomic(operation, buffer=False), sections.FLAT, having)
+        having = having - {Generation.CDNA3} if name == "pk_add_bf16" else having
         table[f"buffer_atomic_{name}"] = Entry(_memory_atomic(operation, buffer=True), sections.BUFFER, having)
     for name, operation in _shared_names().items():
         having, (stem, _, kind) = _shared_generations(name), name.rpartition("_")

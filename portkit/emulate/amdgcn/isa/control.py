@@ -14,10 +14,10 @@ from collections.abc import Callable
 import numpy as np
 
 from portkit.emulate.amdgcn.addresses import BYTES, address_of
-from portkit.emulate.amdgcn.architecture import ALL, RDNA, Generation
+from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
 from portkit.emulate.amdgcn.isa import sections
-from portkit.emulate.amdgcn.isa.registry import Build, Entry, base_name, table_of
+from portkit.emulate.amdgcn.isa.registry import Build, Entry, base_name, join, table_of
 from portkit.emulate.amdgcn.machine import Machine, Mask
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.amdgcn.program import Instruction, Program
@@ -227,16 +227,25 @@ def _denormals(decoder: Decoder) -> Step:
     return lambda machine: None
 
 
-_IGNORED = (
-    "s_waitcnt s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_expcnt s_waitcnt_lgkmcnt s_waitcnt_depctr "
-    "s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt s_wait_dscnt s_wait_kmcnt "
-    "s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_wait_alu s_wait_idle s_delay_alu s_nop s_clause s_setprio "
-    "s_sleep s_set_inst_prefetch_distance s_inst_prefetch s_code_end s_icache_inv v_nop "
-    "buffer_gl0_inv buffer_gl1_inv buffer_inv buffer_wbl2 global_inv global_wb global_wbinv s_prefetch_inst "
-    "s_sched_barrier s_version s_ttracedata_imm"
+_RDNA3_ONLY = frozenset({Generation.RDNA3})
+
+_IGNORED: tuple[tuple[str, str, frozenset[Generation]], ...] = (
+    ("s_nop s_setprio s_sleep s_icache_inv s_sched_barrier", sections.SOPP, ALL),
+    ("s_waitcnt", sections.SOPP, ALL - RDNA4_ONLY),
+    ("s_wait_idle s_delay_alu s_clause s_code_end s_version s_ttracedata_imm", sections.RDNA_SOPP, RDNA),
+    ("s_waitcnt_depctr s_set_inst_prefetch_distance s_inst_prefetch", sections.RDNA_SOPP, _RDNA3_ONLY),
+    ("s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_expcnt s_waitcnt_lgkmcnt", sections.SOPK, _RDNA3_ONLY),
+    ("s_wait_loadcnt s_wait_storecnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt", sections.RDNA4_SOPP, RDNA4_ONLY),
+    ("s_wait_dscnt s_wait_kmcnt s_wait_loadcnt_dscnt s_wait_storecnt_dscnt", sections.RDNA4_SOPP, RDNA4_ONLY),
+    ("s_wait_alu", sections.RDNA4_SOPP, RDNA4_ONLY),
+    ("s_prefetch_inst", sections.RDNA4_SMEM, RDNA4_ONLY),
+    ("v_nop", sections.VOP1, ALL),
+    ("buffer_inv buffer_wbl2", sections.BUFFER, CDNA),
+    ("buffer_gl0_inv buffer_gl1_inv", sections.BUFFER, _RDNA3_ONLY),
+    ("global_inv global_wb global_wbinv", sections.FLAT, RDNA4_ONLY),
 )
 
-IGNORED = frozenset(_IGNORED.split())
+IGNORED = frozenset(name for names, _, _ in _IGNORED for name in names.split())
 """Instructions that change no state the emulator has."""
 
 TABLE: dict[str, Entry] = {
@@ -253,6 +262,6 @@ TABLE: dict[str, Entry] = {
     "s_getpc_b64": Entry(_get_address, sections.SOP1),
     "s_setpc_b64": Entry(_jump, sections.SOP1),
     "s_swappc_b64": Entry(_jump, sections.SOP1),
-    **table_of(_nothing, sections.SOPP, _IGNORED),
+    **join(table_of(_nothing, section, names, having) for names, section, having in _IGNORED),
 }
 """Mnemonic → entry."""

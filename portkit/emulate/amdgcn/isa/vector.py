@@ -179,6 +179,14 @@ _THREE: dict[str, tuple[str, Any]] = {
     "min3_i32": ("I32 = I32 I32 I32", _three(np.minimum)),
     "med3_i32": ("I32 = I32 I32 I32", lambda a, b, c: np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))),
     "med3_u32": ("U32 = U32 U32 U32", lambda a, b, c: np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))),
+    **{
+        f"{name}_{kind.lower()}": (f"{kind} = {kind} {kind} {kind}", function)
+        for kind in ("I32", "U32")
+        for name, function in (
+            ("maxmin", lambda a, b, c: np.minimum(np.maximum(a, b), c)),
+            ("minmax", lambda a, b, c: np.maximum(np.minimum(a, b), c)),
+        )
+    },
     "add3_u32": ("U32 = U32 U32 U32", lambda a, b, c: a + b + c),
     "lshl_add_u32": ("U32 = U32 U32 U32", lambda a, b, c: (a << (b & _31)) + c),
     "add_lshl_u32": ("U32 = U32 U32 U32", lambda a, b, c: (a + b) << (c & _31)),
@@ -243,7 +251,9 @@ _SINCE_CDNA3 = frozenset({Generation.CDNA3, Generation.CDNA4})
 _ONLY: dict[str, frozenset[Generation]] = {
     **dict.fromkeys(("ffbh_u32", "ffbl_b32"), CDNA),
     **dict.fromkeys(("clz_i32_u32", "ctz_i32_b32", "xor3_b32"), RDNA),
+    **dict.fromkeys(("maxmin_i32", "minmax_i32", "maxmin_u32", "minmax_u32"), RDNA),
     **dict.fromkeys(("mov_b64", "lshl_add_u64"), _SINCE_CDNA3),
+    **dict.fromkeys(("fmaak_f32", "fmamk_f32"), _SINCE_CDNA3 | RDNA),
     **dict.fromkeys(("maxmin_f32", "minmax_f32"), _RDNA3),
     **dict.fromkeys(("max_f32", "min_f32", "max3_f32", "min3_f32", "med3_f32", "max_f64", "min_f64"), ALL - _RDNA4),
 }
