@@ -26,9 +26,9 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 def _variants(points: Iterable[Point]) -> Iterator[tuple[Point, Point]]:
-    """Pairs of variants of one operation."""
+    """Variants of one operation, each with the next by name: their number may be large."""
     for group in by_operation(points).values():
-        yield from itertools.combinations(group, 2)
+        yield from itertools.pairwise(group)
 
 
 def _pairs(one: Point, other: Point) -> list[tuple[Row, Row]]:
