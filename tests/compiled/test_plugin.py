@@ -133,8 +133,8 @@ def test_plain_pytest_collects_the_tests(project):
 
 def test_limits_of_the_target_and_what_fails_do_not_hide_the_rest(project):
     result = benchmark(project, "--portkit-tier", "full", "--portkit-target", "h200,mi300x")
-    result.assert_outcomes(passed=4, failed=1)
-    assert result.ret == 1
+    result.assert_outcomes(passed=4, failed=2)
+    assert result.ret == 1  # built and emulated alike
     result.stdout.fnmatch_lines(["*out_of_resources (limits): threads 2048 > 1024*"])
     assert lines(project)[-1].get("exit", "complete") == "complete"
 
