@@ -1,8 +1,9 @@
 """The unfused chain of a case in float64, wholly, by rows, or on some rows only.
 
-A float64 copy of a large cell may not fit beside it. What the chain needs is taken as
-eight bytes for every element that it moves (``work.unfused_bytes``): as if it freed
-nothing, so at most too much. The reference is made
+A float64 copy of a large cell may not fit beside it. What the chain needs is at most
+eight bytes for every element that it moves (``work.unfused_bytes``), as if it freed
+nothing; where that is too much, a call without memory tells what it holds at once (:mod:`portkit.run.peak`).
+The reference is made
 
 1. whole, on the cell's device, where that is at most half of the memory that is free;
 2. in slices of rows, for a case that names its ``row_inputs``, where the outputs alone fit;
@@ -24,6 +25,7 @@ import torch
 
 from portkit.model import DTYPE_BYTES, Cell, Direction, KernelCase
 from portkit.run.calls import Results, Upstream, call, is_floating, upcast
+from portkit.run.peak import peak_bytes, without_memory
 from portkit.run.tree import map_tensors, named_tensors
 
 FreeBytes = Callable[[torch.device], int]
@@ -65,7 +67,9 @@ class ReferenceMaker:
             ReferenceTooLargeError: it fits nowhere.
         """
         device = device_of(inputs)
-        needed, budget = self._needed(inputs), int(self.free_bytes(device) * _SHARE)
+        needed, budget = self._moved(inputs), int(self.free_bytes(device) * _SHARE)
+        if needed > budget:
+            needed = min(needed, self._held(inputs, upstream) or needed)
         if needed <= budget:
             return Reference(self._whole(inputs, upstream))
         if self.case.row_inputs and self.cell.direction is Direction.FORWARD:
@@ -92,7 +96,13 @@ class ReferenceMaker:
         wide = {name: _upcast(value, copy=name in self.case.in_place) for name, value in inputs.items()}
         return call(self.case.reference, self.case, self.cell, wide, upcast(upstream))
 
-    def _needed(self, inputs: Mapping[str, Any]) -> int:
+    def _held(self, inputs: Mapping[str, Any], upstream: Upstream) -> int | None:
+        """Most bytes at once; None where that can't be told without values."""
+        shapes, gradients = without_memory(inputs), tuple(None if x is None else x.to("meta") for x in upstream)
+        return peak_bytes(lambda: self._whole(shapes, gradients))
+
+    def _moved(self, inputs: Mapping[str, Any]) -> int:
+        """All bytes that it moves: never less than it holds at once, and known without calling it."""
         own = sum(int(tensor.numel()) * 8 for _, tensor in named_tensors(inputs))
         try:
             moved = int(self.case.work(self.cell.shape, self.cell.dtype).unfused_bytes)

@@ -17,7 +17,9 @@ ROWS, COLUMNS = 64, 100
 
 
 def softmax(x):
-    return torch.softmax(x, dim=-1)
+    shifted = x - x.amax(dim=-1, keepdim=True)
+    weights = shifted.exp()
+    return weights / weights.sum(dim=-1, keepdim=True)
 
 
 CASE = KernelCase(
@@ -33,7 +35,8 @@ CASE = KernelCase(
     row_inputs=("x",),
 )
 CELL = Cell("softmax", Direction.FORWARD, (ROWS, COLUMNS), "float32", "default", "interpreter")
-WHOLE = 8 * ROWS * COLUMNS * 8  # bytes by the rule: eight for each element moved
+MOVED = 8 * ROWS * COLUMNS * 8  # bytes by the work model: eight for each element
+HELD = 8 * ROWS * (4 * COLUMNS + 1)  # x, shifted, weights, the result, and the sum of each row
 INPUTS = CASE.inputs(InputMaker(0), CELL.shape, "float32")
 
 
@@ -44,10 +47,11 @@ def made(free, case=CASE, cell=CELL, upstream=()):
 @pytest.mark.parametrize(
     ("free", "how", "judged"),
     [
-        (2 * WHOLE, "whole", ROWS),
-        (2 * WHOLE - 2, "slices of 31 rows", ROWS),
-        (WHOLE, "slices of 16 rows", ROWS),
-        (WHOLE // 4, "4 of 64 rows", 4),
+        (2 * MOVED, "whole", ROWS),
+        (2 * HELD, "whole", ROWS),
+        (2 * HELD - 2, "slices of 31 rows", ROWS),
+        (HELD, "slices of 16 rows", ROWS),
+        (HELD // 4, "4 of 64 rows", 4),
         (1, "1 of 64 rows", 1),
     ],
 )
@@ -60,13 +64,26 @@ def test_what_fits_is_judged_and_said(free, how, judged):
 
 
 def test_sampled_rows_reach_from_the_first_to_the_last():
-    rows = made(WHOLE // 4).rows.tolist()
+    rows = made(HELD // 4).rows.tolist()
     assert (rows[0], rows[-1], len(set(rows))) == (0, ROWS - 1, 4)
+
+
+def test_a_function_that_asks_for_values_is_taken_by_its_work_model():
+    case = replace(CASE, reference=lambda x: softmax(x) if float(x.sum()) < 1e9 else x)
+    assert made(2 * MOVED, case).how == "whole"
+    assert made(2 * MOVED - 2, case).how == "slices of 31 rows"
+
+
+def test_what_a_gradient_holds():
+    backward = replace(CELL, direction=Direction.BACKWARD)
+    assert made(7 * HELD, cell=backward, upstream=(INPUTS["x"],)).how == "whole"  # 24 × by what is moved, tripled
+    with pytest.raises(ReferenceTooLargeError):
+        made(HELD, cell=backward, upstream=(INPUTS["x"],))
 
 
 def test_without_independent_rows_it_fits_wholly_or_not_at_all():
     with pytest.raises(ReferenceTooLargeError, match="name the case's row_inputs"):
-        made(WHOLE, replace(CASE, row_inputs=()))
+        made(HELD, replace(CASE, row_inputs=()))
 
 
 def judged(case, cell=CELL, free=1 << 40):
@@ -82,7 +99,7 @@ def test_a_verdict_on_sampled_rows_is_of_those_rows(row, status):
             y[row] = 0.0
         return y
 
-    done = judged(replace(CASE, fused=fused), free=WHOLE // 4)
+    done = judged(replace(CASE, fused=fused), free=HELD // 4)
     assert (done.outcome.status, done.verdict.reference) == (status, "4 of 64 rows")
 
 
