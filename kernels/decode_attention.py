@@ -252,11 +252,11 @@ def inputs(make, shape, dtype):
     most = -(-length // page)
     pages = batch * most
     step = next(n for n in range(int(pages * 0.618) | 1, 2 * pages + 3) if math.gcd(n, pages) == 1)
-    query = make.uniform((batch, heads, dim), dtype, low=-2.0, high=2.0)
+    query = make.uniform((batch, heads, dim), dtype)
     place = torch.arange(pages, device=query.device) * step % pages
     return {
         "query": query,
-        "key_cache": make.uniform((pages, page, kv_heads, dim), dtype, low=-2.0, high=2.0),
+        "key_cache": make.uniform((pages, page, kv_heads, dim), dtype),
         "value_cache": make.uniform((pages, page, kv_heads, dim), dtype),
         "table": place.to(torch.int32).view(batch, most),
         "lengths": (length - torch.arange(batch, device=query.device) * (length // 2) // batch).to(torch.int32),

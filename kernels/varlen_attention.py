@@ -72,11 +72,11 @@ def _varlen(
         stride = kv_heads * DIM
         total, maximum, mass = forward_blocks(
             total, maximum, mass, q, key, value, 0, whole, m, rows, stride, stride, scale2, True, False,
-            BLOCK_M, BLOCK_N, DIM, False, False,
+            BLOCK_M, BLOCK_N, DIM, False,
         )  # fmt: skip
         total, maximum, mass = forward_blocks(
             total, maximum, mass, q, key, value, whole, tl.minimum(m + BLOCK_M, rows), m, rows, stride, stride, scale2,
-            True, True, BLOCK_M, BLOCK_N, DIM, False, False,
+            True, True, BLOCK_M, BLOCK_N, DIM, False,
         )  # fmt: skip
         i, d = tl.arange(0, BLOCK_M), tl.arange(0, DIM)
         offsets = (m + i[:, None]) * (heads * DIM) + d[None, :]
@@ -174,11 +174,11 @@ def lengths(tokens: int, sequences: int) -> list[int]:
 def inputs(make, shape, dtype):
     """Scores that bend the softmax; lengths a function of the shape."""
     tokens, sequences, heads, kv_heads, dim = shape
-    query = make.uniform((tokens, heads, dim), dtype, low=-2.0, high=2.0)
+    query = make.uniform((tokens, heads, dim), dtype)
     held = lengths(tokens, sequences)
     return {
         "query": query,
-        "key": make.uniform((tokens, kv_heads, dim), dtype, low=-2.0, high=2.0),
+        "key": make.uniform((tokens, kv_heads, dim), dtype),
         "value": make.uniform((tokens, kv_heads, dim), dtype),
         "offsets": torch.tensor([0, *held]).cumsum(0).to(torch.int32).to(query.device),
         "longest": max(held),
