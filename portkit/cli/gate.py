@@ -7,12 +7,14 @@ from pathlib import Path
 import click
 
 from portkit.analysis.gate.judge import GateResult, gate
+from portkit.analysis.gate.over_targets import portability_figures
 from portkit.analysis.gate.thresholds import CLOCKS, Thresholds
 from portkit.analysis.gate.times import Level
 from portkit.cli.outputs import layout_of, refuse_report, write
 from portkit.errors import ReportError
 from portkit.render.gate import LAYOUTS, headline, junit, render_gate
 from portkit.store.merge import Dataset, merge
+from portkit.targets.catalog import load_catalog
 
 EXIT_REGRESSION = 1
 EXIT_NO_VERDICT = 3
@@ -58,7 +60,8 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
         if file is not None:
             refuse_report(file, (*baseline, *current))
     thresholds = Thresholds(warn, fail, short_us, level, clock)
-    result = gate(_merged("--baseline", baseline), _merged("--current", current), thresholds)
+    before, now = _merged("--baseline", baseline), _merged("--current", current)
+    result = gate(before, now, thresholds, portability_figures(before, now, load_catalog()))
     if junit_file is not None:
         write(junit_file, junit(result))
     if output is None:

@@ -17,6 +17,7 @@ from portkit.analysis.gate.cells import Kind
 from portkit.analysis.gate.figures import figure_changes
 from portkit.analysis.gate.judge import gate
 from portkit.analysis.gate.noise import FLOOR, RunTime, Times, factor, run_time
+from portkit.analysis.gate.over_targets import portability_figures
 from portkit.analysis.gate.thresholds import Thresholds
 from portkit.analysis.gate.times import PRIOR_DEGREES, Level, time_change
 from portkit.cli.gate import command, exit_code
@@ -24,6 +25,7 @@ from portkit.errors import ReportError
 from portkit.model import Clock, DeviceState, Evidence, Outcome, Stage, Status, Timed, Work
 from portkit.render.gate import _xml, headline, junit, render_gate
 from portkit.store.merge import merge
+from portkit.targets.catalog import load_catalog
 
 QUIET = 1e-8  # variance within a run
 
@@ -372,6 +374,41 @@ def test_figures_over_targets_are_judged_by_name(sides):
     (found,) = result.kernels
     assert (found.kernel, found.change.figure, result.level) == ("softmax", "pp.all", Level.FAIL)
     assert "fail pp.all 0.8 → 0.5" in render_gate(result, "github")
+
+
+def of_two_targets(here, slow_ms):
+    """Two variants on two targets; w8 takes that long on the second."""
+    times = {("h200", "w8"): 0.5, ("h200", "w4"): 0.5, ("mi300x", "w8"): slow_ms, ("mi300x", "w4"): 0.5}
+    return here, *(
+        record(Evidence.MEASURED, run=here, timing=timing(ms), target=target, variant=variant)
+        for (target, variant), ms in times.items()
+    )
+
+
+SLOWER = "softmax 4096x4096 float32 w8 forward", "pp.all (h200, mi300x)", 1.0, 2 / 2.4
+
+
+@pytest.mark.parametrize(
+    ("now", "figures"),
+    [
+        (
+            of_two_targets(run(2), 0.7),
+            [SLOWER],
+        ),
+        (of_two_targets(run(2), 0.51), []),
+        (of_two_targets(run(2, host=host(triton="3.8.0")), 0.7), []),
+        (of_two_targets(run(2), 0.7)[:3], []),
+    ],
+    ids=["worse on one", "no worse", "another toolchain", "one target alone"],
+)
+def test_portability_over_targets_that_both_sides_have(tmp_path, now, figures):
+    old, new = write(tmp_path / "old", *of_two_targets(run(1), 0.5)), write(tmp_path / "new", *now)
+    found = CliRunner().invoke(command, ["--baseline", tmp_path / "old", "--current", str(new), "--format", "json"])
+    kernels = json.loads(found.output)["kernels"]
+    told = [(x["kernel"], x["change"]["figure"], x["change"]["baseline"], x["change"]["current"]) for x in kernels]
+    assert told == [(kernel, figure, was, pytest.approx(now)) for kernel, figure, was, now in figures]
+    both = portability_figures(merge([old, new]), merge([new]), load_catalog())
+    assert both == portability_figures(merge([old]), merge([new]), load_catalog())
 
 
 def test_neither_side_is_changed_and_no_order_matters(sides, tmp_path):
