@@ -28,8 +28,8 @@ Work of one call, N = rows × vocabulary, s = bytes per element:
              implementation's.
 
 Measured on an H200, bfloat16, 64 × 128256 (torch 2.11, Triton 3.6): 58 µs with 16 warps, 67 µs with
-8, the unfused chain 1.99 ms. That is 7 % of the copy bandwidth, short of 92 %: 64 rows use 64 of 132
-units, and a row takes some fifty sums over all lanes, one after another.
+8, the unfused chain 1.99 ms. That is 7 % of the copy bandwidth, short of 92 %: 64 rows use 64 of
+132 units, and a row takes some fifty sums over all lanes, one after another.
 
 Sources:
     1. A. Holtzman et al., "The Curious Case of Neural Text Degeneration", ICLR 2020: top-p.

@@ -236,7 +236,7 @@ def _time(found: Measured, function: str | None, rate: str) -> str:
         reached = found.tflops(function)
         return text if reached is None else f"{text}, {reached:.0f} TFLOP/s"
     reached = found.share(function)
-    return text if reached is None else f"{text}, {reached:.0%}"
+    return text if reached is None else f"{text}, {reached:.1%}"
 
 
 def rendered(reports: Sequence[Report]) -> tuple[str, bool]:

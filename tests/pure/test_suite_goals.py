@@ -76,7 +76,7 @@ def test_the_fastest_variant_counts(goals, tmp_path):
     fast = row("rms_norm", (16384, 4096), fused=1.0, compile=1.5, variant="w8")
     suite = goals.measured([read_report(report(tmp_path, slow, fast))])
     line = next(line for line in goals.lines(suite) if line.cells[0] == "rms_norm, 16384×4096")
-    assert line.cells[5] == "1, 100% (w8)"
+    assert line.cells[5] == "1, 100.0% (w8)"
     assert line.met is True
 
 
