@@ -344,3 +344,9 @@ def test_a_load_that_a_compare_and_swap_checks_is_no_race(load, kinds):
     done = run(text, "gfx1100", (3,), [counter, np.zeros((32, 4), np.uint32)], options=Options(lanes_at_once=32))
     assert sorted({str(item.kind) for item in done.findings}) == kinds
     assert counter[:3].tolist() == [0, 3, 0]
+
+
+def test_moves_in_pairs_may_copy_what_nothing_wrote():
+    pair = "v_dual_mov_b32 v98, s71 :: v_dual_mov_b32 v97, s70"
+    assert found("gfx1100", pair) == []
+    assert found("gfx1100", "v_mov_b32_e32 v98, s71") == ["unwritten_register"]

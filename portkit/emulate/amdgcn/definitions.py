@@ -47,10 +47,12 @@ def judged_reads(item: Compiled) -> set[tuple[File, int]]:
     """Reads that need a definition.
 
     Left out are 64-bit integer arithmetic on vectors, of which programs often use the low half alone, registers
-    that an instruction changes in part (a lane, a half), which it only reads to keep the rest, and spills, which
-    save what may hold nothing.
+    that an instruction changes in part (a lane, a half), which it only reads to keep the rest, and what saves or
+    copies registers that may hold nothing: spills, and moves in pairs.
     """
-    name = item.instruction.mnemonic
+    name, second = item.instruction.mnemonic, item.instruction.second
+    if second and name.startswith("v_dual_mov") and second.mnemonic.startswith("v_dual_mov"):
+        return set()
     if _WIDE_INTEGER.match(name) or _SPILLS.match(name):
         return set()
     return item.uses.reads if _ACCUMULATES.match(name) else item.uses.reads - item.uses.writes

@@ -231,7 +231,7 @@ _RDNA3_ONLY = frozenset({Generation.RDNA3})
 
 _IGNORED: tuple[tuple[str, str, frozenset[Generation]], ...] = (
     ("s_nop s_setprio s_sleep s_icache_inv s_sched_barrier", sections.SOPP, ALL),
-    ("s_waitcnt", sections.SOPP, ALL - RDNA4_ONLY),
+    ("s_waitcnt", sections.SOPP, ALL),  # on RDNA4 too: Triton 3.6 writes it into its locks, and LLVM assembles it
     ("s_wait_idle s_delay_alu s_clause s_code_end s_version s_ttracedata_imm", sections.RDNA_SOPP, RDNA),
     ("s_waitcnt_depctr s_set_inst_prefetch_distance s_inst_prefetch", sections.RDNA_SOPP, _RDNA3_ONLY),
     ("s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_expcnt s_waitcnt_lgkmcnt", sections.SOPK, _RDNA3_ONLY),
