@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from portkit.analysis.findings.points import Point, by_operation
 from portkit.errors import CatalogError, ReportError, nearest
 from portkit.model import Direction, Evidence, Record, Status, Timed
+from portkit.store.alike import why_targets_apart
 from portkit.store.merge import Row
 from portkit.targets.catalog import Catalog
 from portkit.targets.markets import Market, market
@@ -263,15 +264,27 @@ def _ratio(point: Point, row: Row, base: Row | None, reference: str) -> Ratio:
     both = base is not None and all(_clock(each.record, "trace") for each in (row, base))
     clock = "trace" if both else "events"
     speed = speedup = None
-    reason: str | None = f"it was not measured on {reference}"
-    if base is not None:
+    reason = _why_no_ratio(row.record, base.record, reference) if base else f"it was not measured on {reference}"
+    if base and reason is None:
         mine, its = _clock(row.record, clock), _clock(base.record, clock)
         speed = its / mine if mine and its else None
-        gains = [each.record.timing.speedup.get("eager") if each.record.timing else None for each in (row, base)]
-        speedup = gains[0].value / gains[1].value if gains[0] and gains[1] and gains[1].value else None
+        speedup = _gain_by_gain(row.record, base.record)
         reason = None if speedup is not None else "no eager baseline was timed on both"
     place = (point.case, point.direction, point.shape, point.dtype, point.variant)
     return Ratio(*place, row.record.cell.target, reference, clock, speed, speedup, reason)
+
+
+def _why_no_ratio(record: Record, base: Record, reference: str) -> str | None:
+    """Why times of two targets are not compared: another cache mode, or one throttled alone."""
+    if record.timing is None or base.timing is None:
+        return f"it was not timed on both, {record.cell.target} and {reference}"
+    return why_targets_apart(record.timing, base.timing)
+
+
+def _gain_by_gain(record: Record, base: Record) -> float | None:
+    """Speedup over eager ÷ that on the reference."""
+    gains = [each.timing.speedup.get("eager") if each.timing else None for each in (record, base)]
+    return gains[0].value / gains[1].value if gains[0] and gains[1] and gains[1].value else None
 
 
 def _timed(point: Point) -> list[Row]:

@@ -42,13 +42,20 @@ def why_apart(one: Record, other: Record) -> str | None:
 
 def why_times_apart(one: Timing, other: Timing) -> str | None:
     """Why times of one SKU can't be compared: cache mode or clock state; None where they can."""
+    if why := why_targets_apart(one, other):
+        return why
+    clocks = sm_clock_mhz(one), sm_clock_mhz(other)
+    if None not in clocks and apart(*clocks):
+        return f"SM clock {clocks[0]:.0f} and {clocks[1]:.0f} MHz"
+    return None
+
+
+def why_targets_apart(one: Timing, other: Timing) -> str | None:
+    """The same of two SKUs, whose clocks differ by design."""
     if (one.flush_bytes > 0) != (other.flush_bytes > 0):
         return "caches flushed in one of them alone"
     if bool(one.throttled) != bool(other.throttled):
         return f"throttled in one of them alone ({', '.join(one.throttled or other.throttled)})"
-    clocks = sm_clock_mhz(one), sm_clock_mhz(other)
-    if None not in clocks and apart(*clocks):
-        return f"SM clock {clocks[0]:.0f} and {clocks[1]:.0f} MHz"
     return None
 
 

@@ -173,6 +173,18 @@ def test_ratios_to_a_reference():
     assert (found.speed, found.speedup) == (pytest.approx(0.625), pytest.approx(0.75))
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"throttled": ("power cap",)}, "throttled in one of them alone (power cap)"),
+        ({"flush_bytes": 0}, "caches flushed in one of them alone"),
+    ],
+)
+def test_ratios_under_other_circumstances_are_not_taken(changes, why):
+    (found,) = ratios(points_of([timed("h200", 0.5, 1.0), timed("mi300x", 0.8, 1.2, **changes)]), "h200")
+    assert (found.speed, found.speedup, found.reason) == (None, None, why)
+
+
 def test_ratios_without_a_reference_row_say_why():
     rows = [timed("h200", shape=(1, 250)), timed("mi300x", shape=(2, 250))]
     (found,) = ratios(points_of(rows), "h200")
