@@ -1,9 +1,8 @@
-"""Rows that take a compiler long are left out unless ``-m`` speaks of them: ``-m "slow or not slow"`` is all."""
+"""Builds of the kernels on which compilers part ways, all that a run selects together."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -24,18 +23,6 @@ HASTY, PATIENT = 20.0, 200.0  # seconds of one kernel; rows took up to 55 on two
 
 BY_ROW = ("test_status", "test_findings")
 """Tests of which each takes one row of the table."""
-
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(config, items):
-    if "slow" in config.option.markexpr or any("::" in argument for argument in config.args):
-        return
-    slow = [item for item in items if HERE in item.path.parents and item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in set(slow)]
-
 
 @pytest.fixture(scope="session")
 def declarations():
