@@ -24,6 +24,7 @@ HASTY, PATIENT = 20.0, 200.0  # seconds of one kernel; rows took up to 55 on two
 BY_ROW = ("test_status", "test_findings")
 """Tests of which each takes one row of the table."""
 
+
 @pytest.fixture(scope="session")
 def declarations():
     """Kernel of the matrix → its case, read in a child process as a run does."""
