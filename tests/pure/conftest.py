@@ -27,6 +27,7 @@ def play(pytester, monkeypatch):
     pytester.mkdir("kernels").joinpath("softmax.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
     monkeypatch.setenv("PORTKIT_SALT", str(pytester.path))
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # this session's; the run has none
 
     def run(*options, factor=1.0):
         monkeypatch.setenv("PLAYED_FACTOR", str(factor))

@@ -6,16 +6,21 @@ import pytest
 
 from portkit.run.interrupt import Interruptions
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 @pytest.fixture
 def interruptions():
+    before = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}  # under nohup: ignored
     taken = Interruptions()
     taken.install()
     yield taken
     taken.restore()
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_interrupts(interruptions, number):
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(number)

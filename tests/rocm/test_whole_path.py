@@ -46,7 +46,7 @@ def report(tmp_path_factory):
     environment = os.environ | {
         "PYTHONPATH": f"{HERE / 'stand_in'}:{ROOT}",
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-        "PORTKIT_SALT": "test",
+        "PORTKIT_SALT": str(folder),  # another process of these tests may play the same device
         STAND_IN: "mi300x",
     }
     choices = (
@@ -141,7 +141,7 @@ def test_no_command_takes_such_a_report(report):
 # One schema
 
 NAMED = {"nulls", "blobs", "raw", "options", "constants", "specialization", "baselines", "speedup", "speedup_kernel"}
-NAMED |= {"limits", "families", "params", "functions", "samples"}
+NAMED |= {"limits", "families", "params", "functions", "samples", "signals"}
 """Maps whose keys are names of something, and no fields."""
 
 AT_THEIR_DEFAULT = ("compile_seconds", "blocks_per_unit", "outliers", "message", "throttle[]", "throttled[]")
