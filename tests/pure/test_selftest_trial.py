@@ -47,6 +47,23 @@ def test_a_run_without_a_report_says_its_last_words(play, tmp_path):
         trial.run_trial(tmp_path)
 
 
+NO_GPU = """
+=================== ERRORS ===================
+______ ERROR collecting matrix.yaml ______
+--portkit-devices: no GPU 0 is here
+  remedy: those here are none
+=========== short test summary info ===========
+ERROR matrix.yaml
+1 error in 3.45s
+"""
+
+
+def test_the_cause_is_told_and_not_how_pytest_sums_up(monkeypatch, tmp_path):
+    monkeypatch.setattr(trial, "_pytest", lambda folder, options: NO_GPU)
+    with pytest.raises(HostError, match="the run left no report: --portkit-devices: no GPU 0 is here\n  remedy"):
+        trial.run_trial(tmp_path)
+
+
 def test_the_command_fails_where_something_is_off(play, tmp_path):
     play()
     done = CliRunner().invoke(command, ["--folder", str(tmp_path)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -95,5 +96,8 @@ def _checks(report: Report, device: Device) -> Iterator[Checked]:
 
 
 def _last(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no output"
+    """What pytest says last before it sums up, but for rulers and the remedy of an error."""
+    told = re.split("(?m)^=+ short test summary", output)[0]
+    lines = [line.strip() for line in told.splitlines()]
+    words = [line for line in lines if line and not line.startswith(("==", "__", "remedy:"))]
+    return words[-1][:300] if words else "no output"
