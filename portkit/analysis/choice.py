@@ -25,22 +25,26 @@ def choose(comparison: Comparison, kernels: Sequence[str] = (), targets: Sequenc
     """
     _check("kernel", kernels, {row.kernel for row in comparison.rows})
     _check("target", targets, {row.target for row in comparison.rows})
-    rows = tuple(row for row in comparison.rows if _any(row.kernel, kernels) and _any(row.target, targets))
+    rows = tuple(row for row in comparison.rows if matches(row.kernel, kernels) and matches(row.target, targets))
     return replace(
         comparison,
         rows=rows,
-        findings=tuple(x for x in comparison.findings if _any(x.kernel, kernels) and _some(x.targets, targets)),
-        portability=tuple(x for x in comparison.portability if _any(x.kernel, kernels)),
-        tuning=tuple(x for x in comparison.tuning if _any(x.kernel, kernels)),
-        ratios=tuple(x for x in comparison.ratios if _any(x.kernel, kernels) and _any(x.target, targets)),
+        findings=tuple(
+            x for x in comparison.findings if matches(x.kernel, kernels) and any_matches(x.targets, targets)
+        ),
+        portability=tuple(x for x in comparison.portability if matches(x.kernel, kernels)),
+        tuning=tuple(x for x in comparison.tuning if matches(x.kernel, kernels)),
+        ratios=tuple(x for x in comparison.ratios if matches(x.kernel, kernels) and matches(x.target, targets)),
     )
 
 
-def _some(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    return any(_any(name, patterns) for name in names)
+def any_matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether any of the names is chosen."""
+    return any(matches(name, patterns) for name in names)
 
 
-def _any(name: str, patterns: Sequence[str]) -> bool:
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a name is chosen by patterns as in a shell; without any, all are."""
     return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 

@@ -14,13 +14,11 @@ from typing import Final
 from portkit.cli.checks import GAP, OK, Check
 from portkit.errors import HostError
 from portkit.run.amd_smi import REMEDY
+from portkit.run.counters import MAY_COUNT
 from portkit.run.counters.rocprof import NO_PERMISSION, open_rocprof
 from portkit.targets.catalog import load_catalog
 
 CapabilityBits = int
-
-MAY_COUNT: Final[CapabilityBits] = 1 << 21 | 1 << 38
-"""CAP_SYS_ADMIN, CAP_PERFMON."""
 
 MOST_PARANOID: Final = 2
 """Value of ``kernel.perf_event_paranoid`` up to which every process may count."""

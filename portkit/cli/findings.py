@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 from pathlib import Path
 
 import click
 
+from portkit.analysis.choice import any_matches, matches
 from portkit.analysis.findings import Finding, Severity, findings, rules
+from portkit.cli.names import names
 from portkit.errors import ReportError
 from portkit.render.findings import LAYOUTS
 from portkit.store.merge import merge
@@ -35,26 +36,18 @@ def command(  # one option each
     PATHS are reports, archives of reports, or folders of them; reports/local by default.
     """
     dataset = merge(paths or (Path("reports/local"),), triton)
-    chosen = [each for each in rules() if _any([each.id], _names(wanted.upper()))]
+    chosen = [each for each in rules() if matches(each.id, names(wanted.upper()))]
     if not chosen:
         raise ReportError(f"no rule {wanted!r}", remedy="`portkit explain` lists the rules")
     most = Severity(severity).rank
     found = [
         each
         for each in findings(dataset, only=chosen)
-        if each.severity.rank <= most and _is_of(each, _names(kernels), _names(targets))
+        if each.severity.rank <= most and _is_of(each, names(kernels), names(targets))
     ]
     text = LAYOUTS[layout](found, None)
     click.echo(text or "no findings")
 
 
 def _is_of(found: Finding, kernels: list[str], targets: list[str]) -> bool:
-    return _any([found.kernel], kernels) and _any(found.targets, targets)
-
-
-def _any(names: list[str] | tuple[str, ...], patterns: list[str]) -> bool:
-    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    return matches(found.kernel, kernels) and (not targets or any_matches(found.targets, targets))

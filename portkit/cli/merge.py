@@ -11,6 +11,7 @@ import click
 from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
 from portkit.analysis.rows import Comparison, comparison
+from portkit.cli.names import names
 from portkit.cli.outputs import layout_of, refuse_report, write
 from portkit.cli.summaries import is_summary, merged_summaries, missing, parquet, summaries
 from portkit.errors import ReportError
@@ -71,14 +72,14 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     paths = paths or (Path("reports/local"),)
     _check_outputs(paths, output, summary_file)
     if any(is_summary(path) for path in paths):
-        return _merge_summaries(paths, output, layout, (triton, kernels, targets), _names(expected), summary_file)
+        return _merge_summaries(paths, output, layout, (triton, kernels, targets), names(expected), summary_file)
     layout = layout or layout_of(output)
     dataset = merge(paths, triton)
     gc.freeze()  # the records stay to the end: no search for garbage among them
     if summary_file is not None:
         write(summary_file, parquet(summary(dataset)))
-    whole = expect(comparison(dataset, reference, explain=shown != 0), _names(expected))
-    merged = choose(whole, _names(kernels), _names(targets))
+    whole = expect(comparison(dataset, reference, explain=shown != 0), names(expected))
+    merged = choose(whole, names(kernels), names(targets))
     _put(render(merged, layout, shown), output, merged)
     return _told_missing(merged.missing)
 
@@ -126,7 +127,3 @@ def _check_outputs(paths: Sequence[Path], *outputs: Path | None) -> None:
             refuse_report(output, paths)
     if outputs[-1] is not None and not is_summary(outputs[-1]):
         raise ReportError("a summary is Parquet", place=str(outputs[-1]), remedy=f"end its name in {ENDING}")
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -19,6 +19,12 @@ from typing import Any, Final, Protocol
 from portkit.errors import HostError
 from portkit.model import CaseSource, Cell, Counted
 
+MAY_COUNT: Final = 1 << 21 | 1 << 38
+"""Capabilities of a process, as bits, of which either allows counters: CAP_SYS_ADMIN; CAP_PERFMON.
+
+NVIDIA's driver heeds the second from 565 on.
+"""
+
 _NAME_CHARACTERS: Final = 120
 
 RANGE = "portkit"

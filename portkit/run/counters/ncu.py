@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from portkit.model import Counted
-from portkit.run.counters import RANGE, BuiltKernel, Kernel, Table, Trouble, as_error, parts, text_of
+from portkit.run.counters import MAY_COUNT, RANGE, BuiltKernel, Kernel, Table, Trouble, as_error, parts, text_of
 from portkit.run.counters.ncu_csv import parse
 from portkit.run.counters.ncu_metrics import Metrics
 from portkit.run.scrub import scrub
@@ -193,10 +193,7 @@ def restricted(params: str, capabilities: int) -> bool:
         capabilities: effective ones of the process, as bits.
     """
     match = re.search(r"RmProfilingAdminOnly:\s*(\d)", params)
-    return bool(match and match[1] != "0" and not capabilities & _ALLOWING)
-
-
-_ALLOWING: Final = 1 << 21 | 1 << 38  # CAP_SYS_ADMIN; CAP_PERFMON from driver 565 on
+    return bool(match and match[1] != "0" and not capabilities & MAY_COUNT)
 
 
 def effective_capabilities(status: Iterable[str]) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
+
+from portkit.run.signals.counting import compiled, counts, matrix_classes
 
 _MATRIX = re.compile(r"^\s*v_(?:mfma|smfmac|wmma|swmmac)_\w+", re.M)
 _CLASSES = (
@@ -31,7 +32,7 @@ _COUNTED = {
     "eviction": r"^\s*(?:global|buffer)_(?:load|store)\w* [^\n]*(?:\bnt\b|\bslc\b|TH_(?:LOAD|STORE)_NT)",
     "global_operations": r"^\s*global_(?:load|store|atomic)_\w+",
 }
-_PATTERNS = {name: re.compile(pattern, re.M) for name, pattern in _COUNTED.items()}
+_PATTERNS = compiled(_COUNTED)
 
 _EXP = re.compile(r"^\s*v_exp_f32", re.M)
 _SCALED = re.compile(r"^\s*v_ldexp_f32", re.M)
@@ -44,13 +45,8 @@ _REGISTER = re.compile(r"\bv(?:(\d+)\b|\[(\d+):(\d+)\])")
 
 def machine_signals(amdgcn: str) -> dict[str, int]:
     """Signals of one kernel's amdgcn."""
-    counts = {name: len(pattern.findall(amdgcn)) for name, pattern in _PATTERNS.items()}
-    matrix = Counter(f"matrix.{_class_of(name)}" for name in _MATRIX.findall(amdgcn))
-    return {**counts, **matrix, **_exponentials(amdgcn), "mul_add_apart": _apart(amdgcn)}
-
-
-def _class_of(instruction: str) -> str:
-    return next((name for name, pattern in _CLASSES if pattern.search(instruction)), "other")
+    matrix = matrix_classes(_MATRIX.findall(amdgcn), _CLASSES)
+    return {**counts(_PATTERNS, amdgcn), **matrix, **_exponentials(amdgcn), "mul_add_apart": _apart(amdgcn)}
 
 
 def _exponentials(amdgcn: str) -> dict[str, int]:

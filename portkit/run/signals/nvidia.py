@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+
+from portkit.run.signals.counting import compiled, counts, matrix_classes
 
 _MATRIX = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*")
 _CLASSES = (
@@ -31,7 +32,7 @@ _COUNTED = {
     "division_fast": r"\bdiv\.(?:full|approx)\.\S*f32",
     "eviction": r"\bL[12]::evict_|\bcreatepolicy\.",
 }
-_PATTERNS = {name: re.compile(pattern) for name, pattern in _COUNTED.items()}
+_PATTERNS = compiled(_COUNTED)
 
 _ROUNDED_PRODUCT = re.compile(r"\bmul\.rn\.(?:ftz\.)?f32\s+(%\w+)")
 _ROUNDED_SUM = re.compile(r"\b(?:add|sub)\.rn\.(?:ftz\.)?f32\s+%\w+, (%\w+), (%\w+)")
@@ -39,13 +40,8 @@ _ROUNDED_SUM = re.compile(r"\b(?:add|sub)\.rn\.(?:ftz\.)?f32\s+%\w+, (%\w+), (%\
 
 def machine_signals(ptx: str) -> dict[str, int]:
     """Signals of one kernel's PTX."""
-    counts = {name: len(pattern.findall(ptx)) for name, pattern in _PATTERNS.items()}
-    matrix = Counter(f"matrix.{_class_of(name)}" for name in _MATRIX.findall(ptx))
-    return {**counts, **matrix, "mul_add_apart": _apart(ptx)}
-
-
-def _class_of(instruction: str) -> str:
-    return next((name for name, pattern in _CLASSES if pattern.search(instruction)), "other")
+    matrix = matrix_classes(_MATRIX.findall(ptx), _CLASSES)
+    return {**counts(_PATTERNS, ptx), **matrix, "mul_add_apart": _apart(ptx)}
 
 
 def _apart(ptx: str) -> int:

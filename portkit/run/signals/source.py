@@ -6,6 +6,8 @@ import math
 import re
 from collections import Counter
 
+from portkit.run.signals.counting import compiled, counts
+
 _DOT = re.compile(r"\btt\.dot %[^\n]*? : tensor<[\dx]*x(\w+)> \*")
 _TENSOR = re.compile(r"tensor<((?:\d+x)+)[^>]")
 _PRODUCT = re.compile(r"^\s*(%[\w#]+) = arith\.mulf [^\n]*? : (?:tensor<[\dx]*x)?(bf16|f16|f32)\b", re.M)
@@ -35,13 +37,18 @@ _COUNTED = {
     "ask.warp_specialize": r"\btt\.warp_specialize\b",
     "ask.eviction": r"\bevictionPolicy = evict_|\beviction_policy = evict_",
 }
-_PATTERNS = {name: re.compile(pattern) for name, pattern in _COUNTED.items()}
+_PATTERNS = compiled(_COUNTED)
 
 
 def source_signals(ttir: str) -> dict[str, int]:
     """What the kernel's source asks for, by its ttir."""
-    counts = {name: len(pattern.findall(ttir)) for name, pattern in _PATTERNS.items()}
-    return {**counts, **_dots(ttir), **_products_added(ttir), "offsets32": _offsets32(ttir), "tile": _tile(ttir)}
+    return {
+        **counts(_PATTERNS, ttir),
+        **_dots(ttir),
+        **_products_added(ttir),
+        "offsets32": _offsets32(ttir),
+        "tile": _tile(ttir),
+    }
 
 
 def layout_signals(ttgir: str) -> dict[str, int]:
