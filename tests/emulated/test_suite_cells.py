@@ -6,6 +6,8 @@ A selection by default; ``-m slow`` runs the whole quick tier. Every shape and v
 
 from pathlib import Path
 
+import os
+
 import pytest
 
 from portkit.model import Evidence, Status
@@ -31,7 +33,7 @@ def results():
     prepared = prepare(SUITE, tier=None, selection=Selection(TARGETS), emulate=Emulate.ALL)
     sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
     emulated = [planned for planned in prepared.plan.cells if planned.evidence is Evidence.EMULATED]
-    session = Session(Limits(workers=2))
+    session = Session(Limits(workers=len(os.sched_getaffinity(0))))
 
     def run(labels=None):
         chosen = [planned for planned in emulated if labels is None or planned.label in labels]
