@@ -4,9 +4,8 @@ A selection by default; ``-m slow`` runs the whole quick tier. Every shape and v
 ``pytest --benchmark --portkit-matrix suite.yaml --portkit-tier full --portkit-target mi300x -k emulated``.
 """
 
-from pathlib import Path
-
 import os
+from pathlib import Path
 
 import pytest
 
