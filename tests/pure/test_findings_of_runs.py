@@ -8,7 +8,7 @@ from found import built, clock, counted, failed, family, found, judged, places, 
 
 from portkit.analysis.distance import Distance, OutputDistance
 from portkit.analysis.spread import Spread
-from portkit.model import DeviceProbe, Direction, Evidence, Status, Timed, Work
+from portkit.model import Baseline, DeviceProbe, Direction, Evidence, Ratio, Status, Timed, Work
 
 EMULATED, MEASURED = Evidence.EMULATED, Evidence.MEASURED
 WRONG = Status.WRONG_RESULT
@@ -159,7 +159,8 @@ def test_traffic(read, fires):
     """The work model has 100 B, 40 are written."""
     rows = [timed("h200", counted={"fused": counted(dram_read_bytes=read)})]
     assert places("PK405", *rows) == ([(("h200",), ())] if fires else [])
-    assert all("130 B crossed the memory in one call, 1.30 times" in one.explanation for one in found("PK405", *rows))
+    told = "130 B crossed the memory in one call, 1.30 times the 100 B that the operation must move: 90 B read"
+    assert all(told in one.explanation for one in found("PK405", *rows))
 
 
 def test_occupancy_lost_by_fusing():
@@ -167,6 +168,41 @@ def test_occupancy_lost_by_fusing():
     assert places("PK108", timed("h200", counted={"fused": low, "eager": full})) == [(("h200",), ())]
     assert found("PK108", timed("h200", counted={"fused": full, "eager": low})) == []
     assert found("PK108", timed("h200", counted={"fused": low})) == []
+
+
+@pytest.mark.parametrize(("copy_gbs", "fires"), [(1600.0, True), (1100.0, False)])
+def test_occupancy_lost_at_the_ceiling_is_no_loss(copy_gbs, fires):
+    """536.9 MB in 0.5 ms are 1,074 GB/s: 67 % of 1,600, and 98 % of 1,100."""
+    work = Work(fused_bytes=2**29, unfused_bytes=2**31, flops=2**20)
+    low, full = counted(occupancy_theoretical_pct=50.0), counted()
+    row = timed("h200", 0.5, work=work, counted={"fused": low, "eager": full})
+    row = dataclasses.replace(row, record=dataclasses.replace(row.record, device_id="d" * 16))
+    probe = DeviceProbe(row.record.run_id, "d" * 16, "h200", "2026-01-02", copy_gbs, None, None, {"float32": 50.0})
+    assert ["67 % of the ceiling" in one.explanation for one in found("PK108", row, probes=(probe,))] == [True] * fires
+
+
+@pytest.mark.parametrize(
+    ("times", "fires"),
+    [
+        ({"liger": (0.77, 0.78)}, True),
+        ({"liger": (0.93, 0.96)}, False),  # the interval reaches over 0.95
+        ({"liger": (1.2, 1.3)}, False),
+        ({"eager": (0.5, 0.6)}, False),  # the matter of PK402
+        ({"liger": (0.5, None)}, False),  # schema 1: no interval
+    ],
+)
+def test_another_implementation_is_faster(times, fires):
+    speedup = {name: Ratio(low, low, high) for name, (low, high) in times.items()}
+    row = timed("h200", speedup=speedup)
+    assert places("PK409", row, timed("mi300x")) == ([(("h200",), ("mi300x",))] if fires else [])
+
+
+def test_another_implementation_by_kernel_times_and_only_where_it_is_right():
+    row = timed("h200", speedup={"liger": ratio(0.5, 0.01)}, speedup_kernel={"liger": ratio(0.8, 0.01)})
+    (one,) = found("PK409", row)
+    assert "liger takes 0.80 (0.79 to 0.81) of the fused function's time on the trace" in one.explanation
+    wrong = dataclasses.replace(row.record, baselines={"liger": Baseline(WRONG)})
+    assert found("PK409", dataclasses.replace(row, record=wrong)) == []
 
 
 def test_another_variant_wins():
