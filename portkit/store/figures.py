@@ -23,7 +23,7 @@ _EITHER_SIDE: Final = ("temperature_c", "event_overhead_us")  # °C; a differenc
 
 _JUDGED_PARTS: Final[Mapping[type, tuple[str, ...]]] = {
     Header: ("cells",),
-    Record: ("cell", "build", "baselines", "timing", "work", "seconds"),
+    Record: ("cell", "build", "baselines", "timing", "work", "seconds", "stage_seconds"),
 }
 """Parts whose figures must be possible, where not all must: a verdict may be what a wrong kernel made of it."""
 

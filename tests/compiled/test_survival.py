@@ -11,13 +11,13 @@ import pytest
 from workshop import CASES, Workshop
 
 from portkit.model import CaseSource, Cell, CellResult, Direction, Evidence, Outcome, Stage, Status
-from portkit.run.jobs import Finished, Job, Limits, Started, Unusable
+from portkit.run.jobs import Compiling, Entered, Finished, Job, Limits, Started, Trying, Unusable
 from portkit.run.limits import GIB, STAGE_SECONDS
 from portkit.run.output import KEPT_BYTES
 from portkit.run.processes import processes_of
 from portkit.run.session import Session
 from portkit.run.supervisor import Pending, Worker, cause_of_death
-from portkit.run.worker import Means, only_device, work_through
+from portkit.run.worker import Means, Timed, only_device, work_through
 
 SHAPES = ((1024,), (2048,), (4096,))
 
@@ -128,6 +128,31 @@ def test_a_process_gives_up_where_its_device_no_longer_answers():
     sent.clear()
     work_through(Job(Evidence.MEASURED, CaseSource("case"), cells), Means(run, lambda: True), sent)
     assert len(sent) == 6
+
+
+@pytest.mark.parametrize("evidence", [Evidence.MEASURED, Evidence.COMPILED])
+def test_a_measured_result_has_the_seconds_of_its_stages(evidence):
+    cells = tuple(Cell("case", Direction.FORWARD, shape, "float32", "default", "h200") for shape in SHAPES[:2])
+    sent = Sent()
+    told = Timed(sent)
+
+    def run(cell):
+        told.send(Entered(Stage.RUN))
+        told.send(Compiling("kernel"))
+        told.send(Entered(Stage.RUN))
+        told.send(Trying("liger"))
+        time.sleep(0.02 if cell is cells[0] else 0.0)
+        told.send(Entered(Stage.TIMING))
+        return CellResult(cell, evidence, Outcome(Status.PASSED))
+
+    work_through(Job(evidence, CaseSource("case"), cells), Means(run), told)
+    first, second = (message.result for message in sent if isinstance(message, Finished))
+    if evidence is Evidence.COMPILED:
+        assert not first.stage_seconds
+        return
+    assert list(first.stage_seconds) == [Stage.INPUTS, Stage.RUN, Stage.COMPILE, Stage.BASELINE, Stage.TIMING]
+    assert first.stage_seconds[Stage.BASELINE] >= 0.02 > second.stage_seconds[Stage.BASELINE]
+    assert sum(first.stage_seconds.values()) == pytest.approx(first.seconds, abs=2e-3)
 
 
 @pytest.mark.parametrize(
