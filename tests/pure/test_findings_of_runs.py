@@ -77,9 +77,22 @@ def test_outputs_that_part_in_nan(ulp, fires):
         f"{target} {evidence} (run {factories.RUN_ID})"
         for target, evidence in (("h200", "measured"), ("mi300x", "emulated"))
     ]
-    apart = Distance("softmax", Direction.FORWARD, (4096, 4096), "float32", *names, (output,))
+    apart = Distance("softmax", Direction.FORWARD, (4096, 4096), "float32", "w8", *names, (output,))
     rows = [judged("h200"), judged("mi300x", EMULATED)]
     assert places("PK307", *rows, apart=(apart,)) == ([(("mi300x",), ("h200",))] if fires else [])
+    of_another = dataclasses.replace(apart, variant="w4")
+    assert found("PK307", *rows, apart=(of_another,)) == []
+
+
+def test_all_outputs_that_part_from_one_are_one_finding():
+    output = OutputDistance("0", "float32", False, 1024, 4, None, None, None)
+    first, *others = (f"{name} emulated (run {factories.RUN_ID})" for name in ("a100", "mi300x", "rx7900xtx"))
+    apart = [
+        Distance("softmax", Direction.FORWARD, (4096, 4096), "float32", "w8", first, other, (output,))
+        for other in others
+    ]
+    rows = [judged(name, EMULATED) for name in ("a100", "mi300x", "rx7900xtx")]
+    assert places("PK307", *rows, apart=apart) == [(("mi300x", "rx7900xtx"), ("a100",))]
 
 
 def test_repeatable_on_one_target():
