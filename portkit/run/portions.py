@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from portkit.model import Cell, Evidence
-from portkit.run.gpus import portion
 from portkit.run.jobs import Chain, Job
 
 DIVIDED: Final = (Evidence.EMULATED,)
 """Whose cells take seconds each, so that the start of one more process does not matter."""
+
+SHARE: Final = 4
+"""A process takes this part of its equal share of what waits: cells of some cases cost twenty times those of others."""
 
 
 def divide(chain: Chain, waiting: Sequence[Chain], workers: int) -> tuple[Chain, Chain]:
@@ -26,7 +29,7 @@ def divide(chain: Chain, waiting: Sequence[Chain], workers: int) -> tuple[Chain,
     if chain[0].evidence not in DIVIDED:
         return chain, ()
     cells = sum(len(each[0].cells) for each in waiting if each[0].evidence in DIVIDED)
-    return cut(chain, portion(len(chain[0].cells), cells, workers))
+    return cut(chain, math.ceil(cells / (SHARE * workers)) if workers > 1 else cells)
 
 
 def cut(chain: Chain, cells: int) -> tuple[Chain, Chain]:
