@@ -176,8 +176,8 @@ def _pair(one: Record, other: Record, paths: Mapping[str, str]) -> Distance:
     except (ReportError, *_NO_FINGERPRINT) as error:
         reason = error.message if isinstance(error, ReportError) else f"a fingerprint is no such: {error}"
     cell = one.cell
-    names = (f"{r.cell.target} {r.evidence.value} (run {r.run_id})" for r in (one, other))
-    return Distance(cell.case, cell.direction, cell.shape, cell.dtype, cell.variant, *names, outputs, reason)
+    first, second = (f"{r.cell.target} {r.evidence.value} (run {r.run_id})" for r in (one, other))
+    return Distance(cell.case, cell.direction, cell.shape, cell.dtype, cell.variant, first, second, outputs, reason)
 
 
 _NO_FINGERPRINT: Final = (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError)
