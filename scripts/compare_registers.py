@@ -16,13 +16,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import TypeAdapter
 from tabulate import tabulate
 
 from portkit.model import Evidence, Launch, Record
-from portkit.store.journal import read_report
+from portkit.store.journal import read_blob, read_report
 
 Key = tuple[str, str, str | None]
 """Cell, source and Triton."""
@@ -43,6 +44,19 @@ class Line:
     def agrees(self) -> bool:
         """Whether all three say the same."""
         return self.driver in (None, self.loaded) and self.loaded in self.built
+
+
+def records_of(path: Path) -> Iterator[Record]:
+    """Records of a report, with all of their launches, those in the side folder too."""
+    for record in read_report(path).records:
+        if record.build and (address := record.blobs.get("launches")):
+            launches = _LAUNCHES.validate_json(read_blob(path, address))
+            yield replace(record, build=replace(record.build, launches=launches, omitted_launches=0))
+        else:
+            yield record
+
+
+_LAUNCHES = TypeAdapter(tuple[Launch, ...])
 
 
 def lines(records: Sequence[Record]) -> Iterator[Line]:
@@ -90,7 +104,7 @@ def main() -> int:
     """Print the table and how many agree."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="+", type=Path)
-    found = list(lines([record for path in parser.parse_args().reports for record in read_report(path).records]))
+    found = list(lines([record for path in parser.parse_args().reports for record in records_of(path)]))
     if not found:
         print("no measured cell has a compiled one of the same Triton beside it", file=sys.stderr)
         return 2

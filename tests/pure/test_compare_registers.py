@@ -57,6 +57,13 @@ def test_what_an_autotuned_kernel_ran_as_is_looked_for_among_its_configurations(
     assert compare(report(tmp_path, factories.build(ran, trial), compiled))[0] == 0
 
 
+def test_launches_without_room_in_the_record_are_compared_too(tmp_path):
+    ran = [dataclasses.replace(RAN, constants={"BLOCK": str(n), "LONG": "x" * 500}) for n in range(32)]
+    code, last, _ = compare(report(tmp_path, factories.build(*ran), factories.build(*ran[:31], factories.launch(40))))
+    assert code == 1
+    assert last == ["31 of 32 launches of 1 cells agree, 31 bit by bit"]
+
+
 @pytest.mark.parametrize("changes", [{"source_hash": "6" * 16}, {"shape": (8, 8)}])
 def test_a_cell_of_another_source_or_shape_is_not_beside_it(tmp_path, changes):
     path = report(tmp_path, factories.build(RAN), factories.build(factories.launch(40)), **changes)
