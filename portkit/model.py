@@ -483,7 +483,7 @@ class Cell:
     dtype: str
     variant: str
     target: str
-    partition: str | None = None  # partition mode of the device (SPX, CPX), None = whole
+    partition: str | None = None  # modes of the device that measured it, as CPX/NPS4; None: whole, or not known
 
     @property
     def shape_text(self) -> str:
@@ -496,7 +496,7 @@ class Cell:
         if self.direction is Direction.BACKWARD:
             parts.append(self.direction.value)
         if self.partition:
-            parts.append(self.partition.lower())
+            parts.append(self.partition.lower().replace("/", "-"))
         return f"{self.case}[{'-'.join([*parts, evidence.value])}]"
 
 
