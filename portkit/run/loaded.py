@@ -8,9 +8,11 @@ Sources: ``cuOccupancyMaxActiveBlocksPerMultiprocessor`` of the CUDA driver API,
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from portkit.model import Build, Launch, Loaded, Platform, Target
@@ -59,11 +61,26 @@ def _of_launch(launch: Launch) -> dict[str, str]:
 
 
 def _blocks(platform: Platform, function: int, threads: int, shared_bytes: int) -> int | None:
-    call = _call(*_CALLS[platform])
+    library, name = _CALLS[platform]
+    call = _call(loaded_path(library), name)
     blocks = ctypes.c_int()
     if call is None or call(ctypes.byref(blocks), function, threads, shared_bytes) != 0:
         return None
     return blocks.value
+
+
+def loaded_path(library: str, maps: Path = Path("/proc/self/maps")) -> str:
+    """Where this process has a library from; its own name where it has not.
+
+    A wheel of torch may bring its own runtime. A second one, from the system, would take the
+    first one's handle of a kernel for an address.
+    """
+    with contextlib.suppress(OSError):
+        for line in maps.read_text().splitlines():
+            _, _, path = line.partition("/")
+            if path.rpartition("/")[2].startswith(library.removesuffix(".1")):
+                return f"/{path}"
+    return library
 
 
 @functools.cache

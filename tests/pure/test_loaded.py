@@ -66,3 +66,29 @@ def test_a_driver_that_refuses_and_a_cluster_are_unknown(monkeypatch):
 
 def test_a_library_that_is_not_there_is_unknown():
     assert loaded._call("libnosuch.so.1", "cuOccupancy") is None
+
+
+MAPS = """\
+7f00-7f10 r-xp 00000000 08:01 11 /opt/venv/lib/python3.12/site-packages/torch/lib/libamdhip64.so.7.0.2
+7f10-7f20 r--p 00000000 08:01 12 /usr/lib/x86_64-linux-gnu/libc.so.6
+7f20-7f30 r--p 00000000 08:01 13 /usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06
+7f30-7f40 rw-p 00000000 00:00 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "path"),
+    [
+        ("libamdhip64.so", "/opt/venv/lib/python3.12/site-packages/torch/lib/libamdhip64.so.7.0.2"),
+        ("libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06"),
+        ("libnosuch.so.1", "libnosuch.so.1"),
+    ],
+)
+def test_the_runtime_that_torch_has_loaded_is_asked_and_no_second_one(tmp_path, library, path):
+    (tmp_path / "maps").write_text(MAPS)
+    assert loaded.loaded_path(library, tmp_path / "maps") == path
+    assert loaded.loaded_path(library, tmp_path / "none") == library
+
+
+def test_a_library_of_this_process_is_found():
+    assert loaded.loaded_path("libc.so").startswith("/")
