@@ -1,6 +1,7 @@
-"""What the driver says of a kernel that it has loaded, beside what binary and rules say.
+"""What compiler and driver say of a kernel, beside what binary and rules say.
 
-CUDA and HIP give both answers alike; their libraries differ in name alone.
+LLVM writes into AMD's assembly how many waves a SIMD holds. CUDA and HIP give both of
+the driver's answers alike; their libraries differ in name alone.
 
 Sources: ``cuOccupancyMaxActiveBlocksPerMultiprocessor`` of the CUDA driver API,
 ``hipModuleOccupancyMaxActiveBlocksPerMultiprocessor`` of HIP's runtime API.
@@ -15,7 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from portkit.model import Build, Launch, Loaded, Platform, Target
+from portkit.model import Architecture, Build, Launch, Loaded, Platform, Target
+from portkit.run.binaries.amdgcn_text import WAVES
+from portkit.targets.occupancy import waves_per_simd
 
 _CALLS: Final[Mapping[Platform, tuple[str, str]]] = {
     Platform.CUDA: ("libcuda.so.1", "cuOccupancyMaxActiveBlocksPerMultiprocessor"),
@@ -37,12 +40,22 @@ def ask_driver(kernel: Any, target: Target, threads: int) -> Loaded:
     return Loaded(kernel.n_regs, blocks)
 
 
-def disagreements(build: Build) -> dict[str, str]:
-    """Where the driver says otherwise than binary and rules, by the figure that is then in doubt."""
+def disagreements(build: Build, architecture: Architecture) -> dict[str, str]:
+    """Where compiler or driver say otherwise than binary and rules, by the figure that is then in doubt."""
     found: dict[str, str] = {}
     for launch in build.launches:
-        found = {**_of_launch(launch), **found}
+        found = {**_of_compiler(launch, architecture), **_of_launch(launch), **found}
     return found
+
+
+def _of_compiler(launch: Launch, architecture: Architecture) -> dict[str, str]:
+    raw = launch.resources.raw
+    if WAVES not in raw or not architecture.sourced:
+        return {}
+    rules = waves_per_simd(architecture, launch.resources.registers_per_thread, raw["sgpr_count"])
+    if raw[WAVES] == rules:
+        return {}
+    return {"build.occupancy": f"{launch.kernel}: LLVM says {raw[WAVES]} waves on a SIMD, the rules {rules}"}
 
 
 def _of_launch(launch: Launch) -> dict[str, str]:

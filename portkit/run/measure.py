@@ -142,7 +142,7 @@ def measure_cell(  # noqa: PLR0913 - all but three by keyword
         outcome=worst_outcome([done.outcome, *([lacking] if lacking else [])]),
         verdict=done.verdict,
         build=done.build,
-        nulls={**nulls, **done.nulls, **_doubts(done.build)},
+        nulls={**nulls, **done.nulls, **_doubts(done.build, target)},
         blobs={"fingerprint": done.fingerprint},
     )
     judged = _sanitized(judged, case, sanitize)
@@ -161,8 +161,8 @@ def measure_cell(  # noqa: PLR0913 - all but three by keyword
             tried = tried.without(failed.name, failed.found)
 
 
-def _doubts(build: Build | None) -> dict[str, str]:
-    return {"build": "launches were not recorded"} if build is None else disagreements(build)
+def _doubts(build: Build | None, target: Target) -> dict[str, str]:
+    return {"build": "launches were not recorded"} if build is None else disagreements(build, target.architecture)
 
 
 def _sanitized(judged: CellResult, case: KernelCase, sanitize: Sanitize | None) -> CellResult:
