@@ -47,6 +47,6 @@ class Stopwatch:
         self._stage, self._since = stage, now
 
     def seconds(self) -> dict[Stage, float]:
-        """Of each stage so far, in the order of their first beginning, to a tenth of a millisecond."""
+        """Of each stage so far, in the order of their first beginning, to a millisecond."""
         self.enter(self._stage)
-        return {stage: round(seconds, 4) for stage, seconds in self._seconds.items()}
+        return {stage: round(seconds, 3) for stage, seconds in self._seconds.items()}

@@ -152,7 +152,7 @@ def test_a_measured_result_has_the_seconds_of_its_stages(evidence):
         return
     assert list(first.stage_seconds) == [Stage.INPUTS, Stage.RUN, Stage.COMPILE, Stage.BASELINE, Stage.TIMING]
     assert first.stage_seconds[Stage.BASELINE] >= 0.02 > second.stage_seconds[Stage.BASELINE]
-    assert sum(first.stage_seconds.values()) == pytest.approx(first.seconds, abs=2e-3)
+    assert sum(first.stage_seconds.values()) == pytest.approx(first.seconds, abs=5e-3)
 
 
 @pytest.mark.parametrize(
