@@ -13,7 +13,7 @@ from portkit.analysis.expected import expect
 from portkit.analysis.rows import Comparison, comparison
 from portkit.cli.names import names
 from portkit.cli.outputs import layout_of, refuse_report, terminal_width, write
-from portkit.cli.summaries import is_summary, merged_summaries, missing, parquet, summaries
+from portkit.cli.summaries import compacted, is_summary, merged_summaries, missing, parquet
 from portkit.errors import ReportError
 from portkit.render.findings import SHOWN
 from portkit.render.summary import render_summary
@@ -104,7 +104,7 @@ def _merge_summaries(
 ) -> int:
     rows = merged_summaries(paths, *choice)
     if summary_file is not None:
-        write(summary_file, parquet(summaries(paths).unique().sort("run_id", "cell_key", "evidence").collect()))
+        write(summary_file, compacted(paths))
     if output is None:
         click.echo(render_summary(rows, layout or "plain", terminal_width()), nl=False)
     else:

@@ -186,6 +186,29 @@ def test_a_file_that_is_no_parquet(tmp_path, content):
         scan([tmp_path / "absent.parquet"])
 
 
+@pytest.mark.parametrize("part", range(2))
+def test_a_damaged_summary_is_one_error_or_none(folder, part):
+    """Pages are read when they are asked for, and Polars panics at some damage."""
+    whole = (folder / "s.parquet").read_bytes()
+    path = folder / "damaged.parquet"
+    refused = 0
+    for place in range(part, len(whole), 97):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        error = invoke(path, "-o", folder / "x.json").exception
+        assert error is None or isinstance(error, ReportError), (place, error)
+        refused += error is not None
+    assert refused > 5
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_summary_is_refused_by_name(folder, share):
+    whole = (folder / "s.parquet").read_bytes()
+    (folder / "cut.parquet").write_bytes(whole[: int(share * len(whole))])
+    error = invoke(folder / "cut.parquet").exception
+    assert isinstance(error, ReportError)
+    assert error.place == str(folder / "cut.parquet")
+
+
 def test_a_parquet_of_another_program(tmp_path):
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(ReportError, match="has no column 'layout' of a summary"):

@@ -39,6 +39,7 @@ ABSURD = {
     "negative registers": (("build", "launches", 0, "resources", "registers_per_thread"), -1, "less than 0"),
     "a shape beyond counting": (("cell", "shape", 0), 10**30, "more than 9223372036854775807"),
     "a time beyond counting": (("timing", "fused", "events", "median_ms"), 1e300, "more than"),
+    "a time nearer to 0 than any": (("timing", "fused", "events", "low_ms"), 1e-320, "nearer to 0 than 1e-99"),
     "more digits than a number has": (("work", "flops"), 10**4000, "more than"),
 }
 
