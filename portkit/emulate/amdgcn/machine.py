@@ -258,6 +258,10 @@ class Machine:
         """Whether a mask enables all lanes of the selected waves."""
         return self.full if live is self.active else bool(live.all())
 
+    def some(self, live: Mask) -> bool:
+        """Whether a mask enables any lane of the selected waves."""
+        return (self.full and live is self.active) or bool(live.any())
+
     def put_lanes(self, index: int, values: Array, live: Mask) -> None:
         """Write one value a live lane to a vector register; the others keep theirs."""
         register = self.vector[Type.U32][index]

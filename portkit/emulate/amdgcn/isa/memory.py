@@ -115,7 +115,8 @@ def _into_half(old: Array, value: Array, half: int) -> Array:
 
 def stored_words(machine: Machine, index: int, layout: Format, live: Mask) -> Words:
     """Words to store of the live lanes: ``[live lanes, words]``."""
-    words = np.stack([machine.lanes_of(machine.read_vector(index + n), live) for n in range(layout.words)], axis=1)
+    columns = [machine.lanes_of(machine.read_vector(index + n), live) for n in range(layout.words)]
+    words = np.stack(columns, axis=1) if layout.words > 1 else columns[0][:, None]
     return words >> np.uint32(16) if layout.half else words
 
 
@@ -184,8 +185,9 @@ def buffer_addresses(decoder: Decoder, address: str, resource: str, base: str, s
         reach = machine.spread(np.asarray(own).astype(np.int64) + constant)
         inside = reach + size <= records
         start = start + np.asarray(scalar(machine)).astype(np.int64) - BASE
-        if not inside.all():
-            _note_dropped(machine, decoder, np.asarray(own), inside, reach, records, start)
+        if inside.all():
+            return reach + start, machine.active
+        _note_dropped(machine, decoder, np.asarray(own), inside, reach, records, start)
         return reach + start, machine.active & inside
 
     def checked(machine: Machine) -> tuple[Offsets, Mask]:
@@ -197,10 +199,14 @@ def buffer_addresses(decoder: Decoder, address: str, resource: str, base: str, s
     return checked
 
 
+_STRIDE_OR_SWIZZLE = np.uint32(0xBFFF_0000)
+"""Of the second word of a buffer resource."""
+
+
 def _resource(machine: Machine, first: int) -> tuple[Array, Array]:
     """Base address and num_records of a buffer resource, ``[selected waves, 1]``."""
     low, high, records = (machine.read_scalar(first + n) for n in range(3))
-    if ((high >> np.uint32(16)) & np.uint32(0x3FFF)).any() or (high >> np.uint32(31)).any():
+    if (high & _STRIDE_OR_SWIZZLE).any():
         raise Unsupported("buffer with a stride or swizzling")
     start = low.astype(np.int64) | ((high & np.uint32(0xFFFF)).astype(np.int64) << 32)
     return start, records.astype(np.int64)
@@ -236,7 +242,7 @@ def _vector_load(addresses_of: Callable[[Decoder, Format], Addresses], layout: F
         def step(machine: Machine) -> None:
             at, live = addresses(machine)
             words: Words = np.zeros((0, layout.words), np.uint32)
-            if live.any():
+            if machine.some(live):
                 words = machine.load(site, machine.lanes_of(at, live), layout.bytes, live)
             if live is machine.active or live.sum() == machine.active.sum():
                 put_loaded(machine, index, layout, words, live)
@@ -264,7 +270,7 @@ def _vector_store(addresses_of: Callable[[Decoder, Format], Addresses], layout: 
 
         def step(machine: Machine) -> None:
             at, live = addresses(machine)
-            if live.any():
+            if machine.some(live):
                 words = stored_words(machine, index, stored, live)
                 machine.store(site, machine.lanes_of(at, live), stored.bytes, words, live)
 
