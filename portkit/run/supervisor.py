@@ -34,6 +34,7 @@ import torch
 from triton.runtime.cache import triton_key
 
 from portkit.model import Baseline, Cell, CellResult, Evidence, Outcome, Stage, Status
+from portkit.run.device_faults import ABORTS, aborted_by_runtime
 from portkit.run.gpus import Gpus, portion, split
 from portkit.run.jobs import (
     AllDone,
@@ -487,12 +488,14 @@ _OWN_FAULTS |= {Stage.CAPTURE: Status.CAPTURE_FAILED, Stage.REFERENCE: Status.RE
 
 def _death(worker: Worker, message: str) -> Outcome:
     """The outcome of a cell whose process ended in its stage."""
+    if worker.stage not in _OWN_FAULTS and aborted_by_runtime(worker.said):
+        return Outcome(Status.DEVICE_FAULT, Stage.RUN if worker.stage is Stage.COMPILE else worker.stage, message)
     if worker.stage is Stage.COMPILE:
         return Outcome(Status.COMPILER_CRASH, Stage.COMPILE, message)
     return Outcome(_OWN_FAULTS.get(worker.stage, Status.WORKER_LOST), worker.stage, message)
 
 
-_TELLING = ("LLVM ERROR", "error:", "Assertion", "Cannot select", "fatal", "Error:")
+_TELLING = ("LLVM ERROR", "error:", "Assertion", "Cannot select", "fatal", "Error:", *ABORTS)
 
 
 _FALSE_ALARMS = ("no matching matrix core intrinsic",)

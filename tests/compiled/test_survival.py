@@ -175,6 +175,32 @@ def test_the_stage_of_a_death_says_whose_fault_it_is(stage, status):
     assert outcome.message.endswith("signal SIGABRT: terminate called")
 
 
+FAULTED = "Memory access fault by GPU node-1 (Agent handle: 0xca58750) on address 0x7fbb5f1a8000. Reason: Unknown."
+APERTURE = (
+    ":0:rocdevice.cpp :3006: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION:"
+    " The agent attempted to access memory beyond the largest legal address. code: 0x29"
+)
+
+
+@pytest.mark.parametrize("said", [FAULTED, APERTURE, "HW Exception by GPU node-2 (Agent handle: 0x1) reason :GPU Hang"])
+@pytest.mark.parametrize(
+    ("stage", "outcome"),
+    [
+        (Stage.RUN, (Status.DEVICE_FAULT, Stage.RUN)),
+        (Stage.TIMING, (Status.DEVICE_FAULT, Stage.TIMING)),
+        (Stage.COMPILE, (Status.DEVICE_FAULT, Stage.RUN)),  # of a kernel before it: the runtime looks on its own
+        (Stage.REFERENCE, (Status.REFERENCE_FAILED, Stage.REFERENCE)),
+    ],
+)
+def test_rocm_s_runtime_aborts_where_cuda_raises(stage, outcome, said):
+    process = SimpleNamespace(exitcode=-6, is_alive=lambda: False)
+    output = SimpleNamespace(of_cell=lambda number: f"a warning\n{said}\nAborted\n")
+    job = Job(Evidence.MEASURED, CaseSource("case"), ())
+    found = cause_of_death(Worker(Pending((job,)), process, None, output, stage=stage))
+    assert (found.status, found.stage) == outcome
+    assert found.message == f"signal SIGABRT: {said}"
+
+
 def test_a_device_is_counted_among_those_that_the_user_left_visible():
     assert only_device(1, {})["CUDA_VISIBLE_DEVICES"] == "1"
     assert only_device(1, {"CUDA_VISIBLE_DEVICES": "4, 6"}) == dict.fromkeys(
