@@ -135,6 +135,13 @@ def test_speedup_within_what_nodes_differ_in():
     assert found("PK401", *rows, spreads=(spread,)) == []
 
 
+@pytest.mark.parametrize("changes", [{"flush_bytes": 0}, {"throttled": ("heat",)}])
+def test_speedups_under_other_circumstances_are_not_compared(changes):
+    slow = timed("mi300x", 0.9, 1.0, **changes)
+    assert found("PK401", timed("h200", 0.25, 1.0), slow) == []
+    assert places("PK401", timed("h200", 0.25, 1.0, **changes), slow) == [(("mi300x",), ("h200",))]
+
+
 def test_fusing_that_is_slower():
     assert places("PK402", timed("h200", 1.0, 0.9), timed("mi300x", 0.5, 1.0)) == [(("h200",), ("mi300x",))]
     assert "0.90 (0.89 to 0.91) of eager" in found("PK402", timed("h200", 1.0, 0.9))[0].explanation
@@ -252,6 +259,13 @@ def test_no_cliff(times):
     assert found("PK407", sized(1000, 0.1), sized(10_000, 10.0)) == []  # no neighbours
     assert found("PK407", sized(1000, 0.1, flops=1), sized(2000, 0.4, flops=4)) == []  # 4 times the work per byte
     assert found("PK407", sized(1000, 0.1), sized(2000, 0.4, "mi300x")) == []
+
+
+def test_no_cliff_between_cache_modes():
+    work = Work(fused_bytes=2 * factories.WORK.fused_bytes, unfused_bytes=800, flops=2)
+    small = timed("h200", 0.02, shape=(1, 100), flush_bytes=0)
+    large = timed("h200", 0.2, shape=(1, 200), work=work)
+    assert found("PK407", small, large) == []
 
 
 def test_throttled():
