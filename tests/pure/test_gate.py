@@ -273,7 +273,7 @@ _UNTIMED = "no regression of 1 cells compared (times of 1 not compared)"
 
 
 def test_sides_without_a_common_cell_tell_what_each_has(sides):
-    result = sides([(run(1), timed(here=run(1), target="mi300x"))], [(run(2), timed(here=run(2)))])
+    result = sides([(run(1), record(run=run(1), target="mi300x"))], [(run(2), timed(here=run(2)))])
     assert headline(result) == "no cell could be compared, 1 new, 1 removed"
     assert exit_code(result) == 3
 
