@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+from typing import ClassVar
 
 import pytest
 from factories import build, header, launch, record, tuned_build
@@ -105,7 +106,7 @@ class Compiled:
     """What of Triton's compiled kernel is read."""
 
     name = "kernel"
-    asm = {"source": "IR again", "ttir": "module", "cubin": b"\x7fELF", "ptx": "x" * 30}
+    asm: ClassVar = {"source": "IR again", "ttir": "module", "cubin": b"\x7fELF", "ptx": "x" * 30}
 
     class src:  # noqa: N801
         fn = Function
