@@ -12,7 +12,7 @@ from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
 from portkit.analysis.rows import Comparison, comparison
 from portkit.cli.names import names
-from portkit.cli.outputs import layout_of, refuse_report, write
+from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, write
 from portkit.cli.summaries import is_summary, merged_summaries, missing, parquet, summaries
 from portkit.errors import ReportError
 from portkit.render.findings import SHOWN
@@ -33,7 +33,12 @@ def _count(context: click.Context, option: click.Parameter, value: str) -> int |
 
 @click.command("merge", short_help="Merge reports into one table of kernels × targets.")
 @click.argument("paths", nargs=-1, type=PATH)
-@click.option("-o", "--output", type=PATH, help="File to write: .md, .json or .txt; of summaries .parquet too.")
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    help="File to write: .md, .txt, .csv, .tex, .json, .xml (JUnit); of summaries .parquet too.",
+)
 @click.option("--format", "layout", type=click.Choice(sorted(LAYOUTS)), help="Layout; by default of the file's ending.")
 @click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
 @click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
@@ -73,7 +78,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     _check_outputs(paths, output, summary_file)
     if any(is_summary(path) for path in paths):
         return _merge_summaries(paths, output, layout, (triton, kernels, targets), names(expected), summary_file)
-    layout = layout or layout_of(output)
+    layout = layout or layout_of(output, TABLE_SUFFIXES)
     dataset = merge(paths, triton)
     gc.freeze()  # the records stay to the end: no search for garbage among them
     if summary_file is not None:
