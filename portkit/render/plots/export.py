@@ -13,15 +13,17 @@ from portkit.errors import HostError, ReportError
 from portkit.render.plots.kinds import KINDS, plots
 from portkit.render.plots.plot import Plot
 from portkit.render.plots.style import LIGHT
+from portkit.store.merge import Dataset
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 
 
-def export(comparison: Comparison, folder: Path, layout: str = "svg") -> tuple[Path, ...]:
+def export(comparison: Comparison, dataset: Dataset, folder: Path, layout: str = "svg") -> tuple[Path, ...]:
     """Write every plot of a comparison to a file of its own.
 
     Args:
         comparison: what to draw; :func:`portkit.analysis.choice.choose` narrows it.
+        dataset: the merged reports that it was made from.
         folder: where the files go, made if absent; files of the same name are replaced.
         layout: one of :data:`FORMATS`: ``svg`` or ``png`` for papers, ``vega`` for the
             Vega-Lite specification with its data as JSON, to change or to draw elsewhere.
@@ -40,7 +42,7 @@ def export(comparison: Comparison, folder: Path, layout: str = "svg") -> tuple[P
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for plot in plots(comparison):
+        for plot in plots(comparison, dataset):
             path = folder / f"{plot.name}{ending}"
             path.write_bytes(rendered(specification(plot)))
             written.append(path)

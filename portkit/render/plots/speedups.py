@@ -8,6 +8,7 @@ from typing import Final
 from portkit.analysis.rows import Comparison
 from portkit.analysis.views.speedups import Speedups, speedups
 from portkit.render.plots.plot import Plot, Spec
+from portkit.store.merge import Dataset
 
 _Y: Final = {"field": "baseline", "type": "nominal", "title": None}
 
@@ -40,8 +41,9 @@ SPEC: Final[Spec] = {
 }
 
 
-def plots(comparison: Comparison) -> Iterator[Plot]:
+def plots(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
     """One plot an operation and variant that was timed."""
+    del dataset
     yield from map(_plot, speedups(comparison))
 
 
