@@ -110,6 +110,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         counters=Choice(config.getoption("portkit_counters")),
         count_all=config.getoption("portkit_count_all"),
         limits=_limits(config),
+        texts=not config.getoption("portkit_no_texts"),
     )
     display = make_display(config)
     with _usage_errors():
