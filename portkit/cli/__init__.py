@@ -26,6 +26,7 @@ COMMANDS = {
     "merge": "Merge reports of any number of hosts into one table.",
     "new": "A kernel case that works, with its test, to write one's own into.",
     "occupancy": "Theoretical occupancy of a configuration on a target.",
+    "report": "Which kernels do not carry over and why, at a glance.",
     "selftest": "Test this host's GPU against what portkit says of it.",
     "targets": "The catalogue of GPUs.",
 }

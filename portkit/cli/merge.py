@@ -24,7 +24,7 @@ from portkit.store.summary import ENDING, summary
 PATH = click.Path(path_type=Path)
 
 
-def _count(context: click.Context, option: click.Parameter, value: str) -> int | None:
+def count_or_all(context: click.Context, option: click.Parameter, value: str) -> int | None:
     """A number; None for ``all``."""
     if value != "all" and not value.isdecimal():
         raise click.BadParameter(f"{value!r} is neither a number nor all", context, option)
@@ -49,7 +49,7 @@ def _count(context: click.Context, option: click.Parameter, value: str) -> int |
     "--findings",
     "shown",
     metavar="N|all",
-    callback=_count,
+    callback=count_or_all,
     default=str(SHOWN),
     show_default=True,
     help="How many findings to show, or all; with 0 none are looked for.",
