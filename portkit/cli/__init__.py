@@ -28,6 +28,7 @@ COMMANDS = {
     "occupancy": "Theoretical occupancy of a configuration on a target.",
     "report": "Which kernels do not carry over and why, at a glance.",
     "selftest": "Test this host's GPU against what portkit says of it.",
+    "show": "Everything about one cell.",
     "targets": "The catalogue of GPUs.",
 }
 """Name of each subcommand (module ``portkit.cli.<name>``) → its line in the help."""
