@@ -133,7 +133,7 @@ def _print_stage(console: Console, found: Compared, targets: tuple[str, str], wa
         return
     console.print(Text.assemble((f"--- {targets[0]}", "red"), "  ", (f"+++ {targets[1]}", "green")))
     for line in _unified(found, wanted.context):
-        console.print(line)
+        console.print(line, soft_wrap=True)  # its sign stands for the whole line
 
 
 def _grouped(hunks: Sequence[Hunk], context: int) -> Iterator[Hunk]:
