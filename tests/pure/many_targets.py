@@ -172,7 +172,7 @@ def softmax(report: Report) -> Iterator[Record]:
     for place, target in enumerate(TARGETS):
         amd = target in ("mi300x", "rx7900xtx")
         blobs = {"fingerprint": report.keep(fingerprint(place)), "texts": report.keep(texts(target))}
-        signals = {"exp_scaled": 33} if amd else {"exp_keeping": 33}
+        signals = {"exp": 1, **({"exp_scaled": 33} if amd else {"exp_keeping": 33})}
         build = factories.build(factories.launch(40 + 8 * place, signals=signals))
         yield measured(target, variant="w8", ms=0.12 if amd else 0.1, build=build, blobs=blobs)
         yield measured(target, variant="w16", ms=0.1 if amd else 0.13)

@@ -166,7 +166,7 @@ def _finding(group: Alike) -> dict[str, Any]:
 
 
 def _plot(plot: Any) -> dict[str, Any]:
-    fields = {name: getattr(plot, name) for name in ("kind", "operation", "detail", "title", "alt")}
+    fields = {name: getattr(plot, name) for name in ("kind", "operation", "detail", "title", "alt", "height")}
     values = {name: [_shortened(value) for value in values] for name, values in plot.datasets.items()}
     return {**fields, "datasets": values}
 

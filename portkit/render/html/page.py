@@ -110,7 +110,7 @@ def _environment(jinja2: ModuleType) -> Any:
 @functools.cache
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed out of the wheel of vl-convert."""
-    return _inline(str(converter().javascript_bundle()))
+    return _inline(str(converter().javascript_bundle("window.vegaEmbed = vegaEmbed;")))
 
 
 @functools.cache

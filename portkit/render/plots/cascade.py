@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from portkit.analysis.rows import Comparison
-from portkit.analysis.views.cascade import Cascade, cascades
+from portkit.analysis.views.cascade import Cascade, cascades, worst_of_each
 from portkit.render.plots.plot import Plot, Spec
 from portkit.store.merge import Dataset
 
@@ -21,7 +21,6 @@ _PERCENT: Final = {"type": "quantitative", "scale": {"domain": [0, 1]}, "axis": 
 
 SPEC: Final[Spec] = {
     "data": {"name": "steps"},
-    "height": 240,
     "encoding": {
         "x": _X,
         "color": {
@@ -29,7 +28,7 @@ SPEC: Final[Spec] = {
             "type": "nominal",
             "title": None,
             "sort": None,
-            "legend": {"orient": "top", "columns": 3, "labelLimit": 260},
+            "legend": {"orient": "top", "labelLimit": 260},
         },
     },
     "layer": [
@@ -41,7 +40,9 @@ SPEC: Final[Spec] = {
             "mark": {"type": "point", "filled": True, "size": 70, "opacity": 0.9},
             "encoding": {
                 "y": {"field": "portability", **_PERCENT},
-                "tooltip": [{"field": name} for name in ("line", "place", "target", "efficiency", "portability")],
+                "tooltip": [
+                    {"field": name} for name in ("line", "operation", "place", "target", "efficiency", "portability")
+                ],
             },
         },
         {
@@ -56,18 +57,17 @@ SPEC: Final[Spec] = {
     ],
 }
 
-LABELLED: Final = 4
+LABELLED: Final = 1
 """Lines at most whose points have the names of their targets beside them: more would overlap."""
 
 
 def plots(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
-    """One of every operation's best variant, then one an operation with all of its variants."""
+    """One of the worst operation of every kernel, then one an operation with all of its variants."""
     del dataset
     found = cascades(comparison)
     if found:
-        best = [each for each in found if each.best]
-        names = [f"{each.operation.page} {each.operation.label}" for each in best]
-        yield _plot(None, None, best, names)
+        worst = worst_of_each(found)
+        yield _plot(None, None, worst, [each.operation.page for each in worst])
     for (page, label), group in itertools.groupby(found, key=_operation):
         variants = list(group)
         yield _plot(page, label, variants, [each.operation.variant or "" for each in variants])
@@ -78,7 +78,7 @@ def _operation(each: Cascade) -> tuple[str, str]:
 
 
 def _plot(page: str | None, label: str | None, found: Sequence[Cascade], names: Sequence[str]) -> Plot:
-    about = f"{page} {label}" if page else "the best variant of every operation"
+    about = f"{page} {label}" if page else "every kernel, in the best variant of its worst operation,"
     return Plot(
         kind="cascade",
         page=page,
@@ -86,6 +86,7 @@ def _plot(page: str | None, label: str | None, found: Sequence[Cascade], names: 
         title="Performance portability, cascade",
         alt=f"Performance portability of {about} as targets join, the most efficient first; ticks are each target's "
         "efficiency against the best known time there.",
+        height=240,
         datasets={"steps": list(_steps(found, names))},
     )
 
@@ -93,4 +94,4 @@ def _plot(page: str | None, label: str | None, found: Sequence[Cascade], names: 
 def _steps(found: Sequence[Cascade], names: Sequence[str]) -> Iterator[dict[str, Any]]:
     for each, name in zip(found, names, strict=True):
         for step in each.steps:
-            yield {"line": name, **vars(step), "labelled": len(found) <= LABELLED}
+            yield {"line": name, "operation": each.operation.label, **vars(step), "labelled": len(found) <= LABELLED}

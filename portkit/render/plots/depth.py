@@ -27,11 +27,10 @@ _Y: Final = {
 
 SPEC: Final[Spec] = {
     "data": {"name": "steps"},
-    "facet": {"field": "target", "type": "nominal", "title": None, "sort": None},
+    "facet": {"field": "target", "type": "nominal", "title": None, "sort": {"field": "place", "op": "min"}},
     "columns": 4,
     "spec": {
         "width": 140,
-        "height": 110,
         "encoding": {"x": _X, "y": _Y},
         "layer": [
             {
@@ -75,5 +74,12 @@ def _plot(page: str, axis: str, label: str, lines: list[Depth]) -> Plot:
         operation=label,
         title=f"Occupancy against registers over {axis}",
         alt=f"Theoretical occupancy over registers a thread as {axis} grows, on {', '.join(targets)}.",
-        datasets={"steps": [{"target": line.target, **vars(step)} for line in lines for step in line.steps]},
+        height=110,
+        datasets={
+            "steps": [
+                {"target": line.target, "place": place, **vars(step)}
+                for place, line in enumerate(lines)
+                for step in line.steps
+            ]
+        },
     )

@@ -12,7 +12,6 @@ from portkit.store.merge import Dataset
 
 SPEC: Final[Spec] = {
     "data": {"name": "pairs"},
-    "height": {"step": 20},
     "encoding": {
         "x": {
             "field": "ulp",
@@ -62,6 +61,7 @@ def _plot(view: Apart) -> Plot:
         operation=view.operation.label,
         title=f"Distance of outputs to {view.one}",
         alt=f"Largest distance in ulp over sampled elements between outputs of {view.one} and of {others}.",
+        height=20 * len({pair.other for pair in view.pairs}),
         datasets={"pairs": [_value(pair) for pair in view.pairs]},
     )
 

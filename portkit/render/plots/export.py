@@ -65,8 +65,16 @@ def specification(plot: Plot) -> dict[str, Any]:
         "config": LIGHT,
         **({} if "width" in kind.spec or "facet" in kind.spec else {"width": WIDTH}),
         "datasets": {name: list(values) for name, values in plot.datasets.items()},
-        **kind.spec,
+        **sized(plot),
     }
+
+
+def sized(plot: Plot) -> dict[str, Any]:
+    """The specification of a plot's kind with the plot's height, in the panel where there are several."""
+    spec = KINDS[plot.kind].spec
+    if "facet" in spec:
+        return {**spec, "spec": {**spec["spec"], "height": plot.height}}
+    return {**spec, "height": plot.height}
 
 
 def converter() -> ModuleType:

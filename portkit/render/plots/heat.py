@@ -22,7 +22,6 @@ _STANDINGS: Final = {
 
 SPEC: Final[Spec] = {
     "data": {"name": "cells"},
-    "height": {"step": 22},
     "width": {"step": 76},
     "encoding": {
         "x": {
@@ -65,6 +64,7 @@ def _plot(metric: Metric, cells: Sequence[HeatCell]) -> Plot:
         operation=metric.title,
         title=f"{metric.title}{unit}",
         alt=f"Kernels by targets: {metric.means}. Marks: ● measured, ◐ emulated, ○ compiled, ◇ interpreted.",
+        height=22 * len({cell.page for cell in cells}),
         datasets={"cells": list(_values(metric, cells))},
     )
 

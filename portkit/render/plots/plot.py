@@ -21,6 +21,7 @@ class Plot:
     title: str
     alt: str  # what a reader who can't see it is told
     datasets: Mapping[str, Values]
+    height: int  # pixels; of one panel where there are several
     detail: str = ""  # what tells it from another of its kind and operation
 
     @property

@@ -15,19 +15,18 @@ _X: Final = {
     "type": "quantitative",
     "title": "arithmetic intensity, flop per byte",
     "scale": {"type": "log", "nice": False},
-    "axis": {"tickCount": 5},
+    "axis": {"tickCount": 5, "grid": False},
 }
 _Y: Final = {
     "field": "tflops",
     "type": "quantitative",
     "title": "TFLOP/s",
     "scale": {"type": "log", "nice": True},
-    "axis": {"tickCount": 4},
+    "axis": {"tickCount": 4, "grid": False},
 }
 _TARGET: Final = {"field": "target", "type": "nominal", "title": None, "sort": None}
 
 SPEC: Final[Spec] = {
-    "height": 300,
     "layer": [
         {
             "data": {"name": "roofs"},
@@ -49,8 +48,8 @@ SPEC: Final[Spec] = {
         },
         {
             "data": {"name": "ends"},
-            "mark": {"type": "text", "align": "right", "dy": -7, "fontSize": 11},
-            "encoding": {"x": _X, "y": _Y, "text": {"field": "words"}},
+            "mark": {"type": "text", "align": "center", "dy": -7, "fontSize": 11},
+            "encoding": {"x": _X, "y": _Y, "text": {"field": "target"}, "color": _TARGET},
         },
         {
             "data": {"name": "points"},
@@ -91,6 +90,7 @@ def _plot(view: RooflineView) -> Plot:
         title="Roofline",
         alt=f"Rate reached over arithmetic intensity on {', '.join(targets)}, fused and eager, under the roofs of "
         "each device's memory and arithmetic.",
+        height=300,
         datasets={
             "points": [vars(point) for point in view.points],
             "roofs": list(_roofs(view)),
@@ -108,11 +108,15 @@ def _roofs(view: RooflineView) -> Iterator[dict[str, Any]]:
                 "origin": roof.origin,
                 "intensity": intensity,
                 "tflops": tflops,
+                "memory_gbs": roof.memory_gbs,
+                "compute_tflops": roof.compute_tflops,
             }
 
 
 def _ends(view: RooflineView) -> Iterator[dict[str, Any]]:
-    for roof in view.roofs:
-        intensity, tflops = roof.corners[-1]
-        words = f"{roof.target} {roof.arithmetic}, {roof.compute_tflops:.0f} TFLOP/s, {roof.memory_gbs:.0f} GB/s"
-        yield {"intensity": intensity, "tflops": tflops, "words": words}
+    """Where the names of targets stand: spread along the flat parts, so that those of one height do not overlap."""
+    names = {roof.target: roof for roof in view.roofs}
+    for place, (target, roof) in enumerate(names.items()):
+        (ridge, tflops), (end, _) = roof.corners[1:]
+        share = (place + 0.5) / len(names)
+        yield {"target": target, "intensity": ridge * (end / ridge) ** share, "tflops": tflops}

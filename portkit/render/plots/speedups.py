@@ -22,7 +22,6 @@ _PLACE: Final = {
 
 SPEC: Final[Spec] = {
     "data": {"name": "speedups"},
-    "height": {"step": 17},
     "encoding": _PLACE,
     "layer": [
         {
@@ -85,5 +84,6 @@ def _plot(view: Speedups, clock: str, found: list[Speedup]) -> Plot:
         title=f"Speedup, {CLOCKS[clock]}",
         alt=f"Bars of how many times faster {view.operation.page} is than {', '.join(baselines)} "
         f"on {', '.join(targets)}, with 95 % intervals.",
+        height=16 * len(targets) * (len(baselines) + 1),
         datasets={"speedups": [{**vars(each), "end": each.high or each.value} for each in found]},
     )

@@ -25,7 +25,12 @@ def _style(ink: str, muted: str, line: str, colours: list[str]) -> dict[str, Any
         },
         "view": {"stroke": None},
         "axis": {**words, "gridColor": line, "domainColor": muted, "tickColor": muted},
-        "legend": words,
+        "legend": {
+            **words,
+            "symbolBaseFillColor": ink,
+            "symbolBaseStrokeColor": ink,
+            "layout": {"top": {"direction": "vertical", "anchor": "start"}},
+        },
         "header": {"labelColor": ink, "titleColor": ink, "labelFontSize": 12},
         "rule": {"color": ink},
         "text": {"color": ink, "fontSize": 12},

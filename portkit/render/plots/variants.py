@@ -15,7 +15,6 @@ def _map(data: str, x: str, y: str, y_title: str) -> Spec:
     """Squares of a factor from 1 on, with its words on them."""
     return {
         "data": {"name": data},
-        "height": {"step": 26},
         "encoding": {
             "x": {
                 "field": x,
@@ -28,14 +27,20 @@ def _map(data: str, x: str, y: str, y_title: str) -> Spec:
         },
         "layer": [
             {
-                "mark": {"type": "rect", "cornerRadius": 2, "stroke": "white", "strokeWidth": 1},
+                "mark": {"type": "rect", "cornerRadius": 2, "opacity": 0.95},
                 "encoding": {
                     "color": {
+                        "condition": {"test": "datum.factor <= 1", "value": "#cfe6f5"},
                         "field": "factor",
                         "type": "quantitative",
                         "title": None,
                         "legend": None,
-                        "scale": {"domain": [1, 2], "clamp": True, "range": ["#dcecf7", "#e69f00"]},
+                        "scale": {
+                            "domain": [1, 2],
+                            "clamp": True,
+                            "range": ["#f1f3f5", "#f0a36b"],
+                            "interpolate": "rgb",
+                        },
                     },
                     "tooltip": [{"field": name} for name in (x, y, "words", "told")],
                 },
@@ -63,6 +68,7 @@ def plots(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
             operation=view.operation.label,
             title="Variants by target: time ÷ the winner's there",
             alt=f"How much slower each variant is than the fastest one on {targets}, on the {view.clock} clock.",
+            height=26 * len({cell.variant for cell in view.cells}),
             datasets={"cells": list(_cells(view))},
         )
 
@@ -78,6 +84,7 @@ def transfers(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
             title="Transfer penalty: one target's winner on another",
             alt="What the fastest variant of each target costs on every other one, "
             f"as its time ÷ that of the own winner, on the {view.clock} clock.",
+            height=26 * len({each.of for each in view.transfers}),
             datasets={"transfers": list(_transfers(view))},
         )
 
@@ -95,6 +102,8 @@ def _cells(view: Variants) -> Iterator[dict[str, Any]]:
 
 
 def _transfers(view: Variants) -> Iterator[dict[str, Any]]:
+    for target in dict.fromkeys(each.of for each in view.transfers):
+        yield {"of": target, "on": target, "factor": 1, "words": "own", "told": "its own winner"}
     for each in view.transfers:
         words = f"{each.penalty:.2f}×" if each.penalty is not None else "–"
         told = f"{each.variant}: {each.reason}" if each.reason else each.variant

@@ -30,6 +30,7 @@ class App {
     const place = $("view");
     this.plots.forget();
     place.replaceChildren();
+    delete place.dataset.view;
     $("summary").hidden = view !== VIEWS[""];
     $("filters").hidden = view === hosts || view === cell;
     for (const link of document.querySelectorAll("nav a")) {

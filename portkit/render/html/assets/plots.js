@@ -5,10 +5,13 @@ const dark = () => {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 };
 
-/** The specification for a width; plots of several panels get as many a line as fit. */
-function fitted(spec, width) {
-  if (spec.facet) return { ...spec, columns: Math.max(1, Math.min(6, Math.floor((width - 30) / 200))) };
-  return { ...spec, width, autosize: { type: "fit-x", contains: "padding" } };
+/** The specification for a height and a width; plots of several panels get as many a line as fit. */
+function fitted(spec, height, width) {
+  if (spec.facet) {
+    const columns = Math.max(1, Math.min(6, Math.floor((width - 30) / 190)));
+    return { ...spec, columns, spec: { ...spec.spec, height } };
+  }
+  return { ...spec, width, height, autosize: { type: "fit-x", contains: "padding" } };
 }
 
 class Plots {
@@ -52,12 +55,13 @@ class Plots {
   async draw(drawing) {
     const { plot, place } = drawing;
     const style = this.app.data.styles[dark() ? "dark" : "light"];
-    const spec = { ...fitted(this.app.data.kinds[plot.kind], place.clientWidth || 320), datasets: plot.datasets, config: style };
+    const spec = { ...fitted(this.app.data.kinds[plot.kind], plot.height, place.clientWidth || 320), datasets: plot.datasets, config: { ...style, legend: { ...style.legend, columns: Math.max(1, Math.floor(place.clientWidth / 150)) } } };
     place.setAttribute("aria-label", plot.alt);
-    drawing.caption.textContent = [drawing.title === plot.title ? null : plot.title, plot.operation].filter(Boolean).join(", ");
+    const head = [drawing.title === plot.title ? null : plot.title, plot.operation].filter(Boolean).join(", ");
+    drawing.caption.textContent = [head, plot.alt].filter(Boolean).join(". ");
     if (drawing.values.open) this.tabulate(drawing);
     drawing.view?.finalize();
-    const { view } = await vegaEmbed(place, spec, { renderer: "svg", actions: false, ast: true, logLevel: vega.Error });
+    const { view } = await vegaEmbed(place, spec, { renderer: "svg", actions: false, ast: true });
     drawing.view = view;
     place.querySelector("svg")?.setAttribute("aria-hidden", "true");
     place.dataset.drawn = plot.kind;
