@@ -41,14 +41,14 @@ def cascades(comparison: Comparison) -> tuple[Cascade, ...]:
 
 
 def worst_of_each(found: Iterable[Cascade]) -> tuple[Cascade, ...]:
-    """Of each kernel the operation with the lowest portability, in its best variant."""
+    """Of each kernel the operation with the lowest portability, in its best variant; the lowest of all first."""
     worst: dict[str, Cascade] = {}
     for each in found:
         if each.best:
             kept = worst.setdefault(each.operation.page, each)
             if each.steps[-1].portability < kept.steps[-1].portability:
                 worst[each.operation.page] = each
-    return tuple(worst.values())
+    return tuple(sorted(worst.values(), key=lambda each: each.steps[-1].portability))
 
 
 def _operation(found: Portability) -> tuple[object, ...]:

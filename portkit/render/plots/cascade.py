@@ -57,6 +57,9 @@ SPEC: Final[Spec] = {
     ],
 }
 
+KERNELS: Final = 12
+"""Kernels at most that the plot of all of them shows, those with the lowest portability."""
+
 LABELLED: Final = 1
 """Lines at most whose points have the names of their targets beside them: more would overlap."""
 
@@ -66,7 +69,7 @@ def plots(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
     del dataset
     found = cascades(comparison)
     if found:
-        worst = worst_of_each(found)
+        worst = worst_of_each(found)[:KERNELS]
         yield _plot(None, None, worst, [each.operation.page for each in worst])
     for (page, label), group in itertools.groupby(found, key=_operation):
         variants = list(group)
@@ -78,7 +81,11 @@ def _operation(each: Cascade) -> tuple[str, str]:
 
 
 def _plot(page: str | None, label: str | None, found: Sequence[Cascade], names: Sequence[str]) -> Plot:
-    about = f"{page} {label}" if page else "every kernel, in the best variant of its worst operation,"
+    about = (
+        f"{page} {label}"
+        if page
+        else f"{len(found)} kernels, the lowest first, each in the best variant of its worst operation,"
+    )
     return Plot(
         kind="cascade",
         page=page,
