@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from portkit.analysis.portability import Portability, Share
@@ -37,6 +38,17 @@ def cascades(comparison: Comparison) -> tuple[Cascade, ...]:
     """One a variant that was measured anywhere, in the order of operations."""
     groups = itertools.groupby(comparison.portability, key=_operation)
     return tuple(each for _, group in groups for each in _of_operation(list(group)))
+
+
+def worst_of_each(found: Iterable[Cascade]) -> tuple[Cascade, ...]:
+    """Of each kernel the operation with the lowest portability, in its best variant; the lowest of all first."""
+    worst: dict[str, Cascade] = {}
+    for each in found:
+        if each.best:
+            kept = worst.setdefault(each.operation.page, each)
+            if each.steps[-1].portability < kept.steps[-1].portability:
+                worst[each.operation.page] = each
+    return tuple(sorted(worst.values(), key=lambda each: each.steps[-1].portability))
 
 
 def _operation(found: Portability) -> tuple[object, ...]:

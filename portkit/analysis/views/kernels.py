@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,14 @@ from portkit.analysis.rows import Comparison, ComparisonRow
 from portkit.analysis.views.operations import Operation, operation_of
 from portkit.analysis.views.standing import Standing, standing
 from portkit.model import Direction, Evidence
+
+
+class Carry(enum.StrEnum):
+    """Whether a kernel carries over, the worst first."""
+
+    NO = "does not carry over"  # some target can't run it, is wrong, or gave no verdict
+    AT_A_COST = "runs, at a cost"  # it does everywhere, and a warning says what it costs
+    YES = "carries over"  # gaps that the matrix expects apart, with no finding worse than a note
 
 
 @dataclass(frozen=True)
@@ -37,9 +46,11 @@ class KernelSummary:
         return self.findings[0].first.severity if self.findings else None
 
     @property
-    def carries_over(self) -> bool:
-        """Whether no target is bad, gaps that the matrix expects apart, and no finding is worse than a note."""
-        return not self.bad and self.gravest in (None, Severity.INFO)
+    def carry(self) -> Carry:
+        """Whether it carries over."""
+        if self.bad or self.gravest is Severity.ERROR:
+            return Carry.NO
+        return Carry.AT_A_COST if self.gravest is Severity.WARNING else Carry.YES
 
 
 def kernel_summaries(comparison: Comparison) -> tuple[KernelSummary, ...]:
@@ -68,6 +79,5 @@ def _summary(page: str, rows: Sequence[ComparisonRow], findings: Sequence[Findin
     return KernelSummary(page, rows[0].kernel, rows[0].direction, standings, counts, alike(findings))
 
 
-def _order(summary: KernelSummary) -> tuple[bool, bool, int, int, str]:
-    rank = summary.gravest.rank if summary.gravest else len(Severity)
-    return summary.carries_over, not summary.bad, rank, -len(summary.bad), summary.page
+def _order(summary: KernelSummary) -> tuple[int, int, str]:
+    return list(Carry).index(summary.carry), -len(summary.bad), summary.page

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from portkit.analysis.autotune import Transfer, Tuning
 from portkit.analysis.rows import Comparison
 from portkit.analysis.views.operations import Operation
+from portkit.analysis.views.targets import targets
 
 
 @dataclass(frozen=True)
@@ -32,15 +34,20 @@ class Variants:
 
 def variants(comparison: Comparison) -> tuple[Variants, ...]:
     """One an operation of which two targets or more have times of two variants or more."""
-    return tuple(map(_variants, comparison.tuning))
+    order = [target.name for target in targets(comparison)]
+    return tuple(_variants(tuning, order) for tuning in comparison.tuning)
 
 
-def _variants(tuning: Tuning) -> Variants:
+def _variants(tuning: Tuning, order: Sequence[str]) -> Variants:
     best = {target: tuning.times[variant][target] for target, variant in tuning.winners.items()}
     cells = tuple(
         VariantCell(variant, target, ms, ms / best[target], tuning.winners[target] == variant)
         for variant, times in tuning.times.items()
-        for target, ms in times.items()
+        for target, ms in sorted(times.items(), key=lambda pair: order.index(pair[0]))
     )
+
+    def place(each: Transfer) -> tuple[int, int]:
+        return order.index(each.of), order.index(each.on)
+
     operation = Operation(tuning.kernel, tuning.direction, tuning.shape, tuning.dtype, None)
-    return Variants(operation, tuning.clock, cells, tuning.transfers)
+    return Variants(operation, tuning.clock, cells, tuple(sorted(tuning.transfers, key=place)))

@@ -18,6 +18,10 @@ from portkit.store.merge import Dataset
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 
 
+WIDTH: Final = 480
+"""Pixels of a plot that has no width of its own."""
+
+
 def export(comparison: Comparison, dataset: Dataset, folder: Path, layout: str = "svg") -> tuple[Path, ...]:
     """Write every plot of a comparison to a file of its own.
 
@@ -53,14 +57,24 @@ def export(comparison: Comparison, dataset: Dataset, folder: Path, layout: str =
 
 def specification(plot: Plot) -> dict[str, Any]:
     """The whole Vega-Lite specification of a plot, its data and the light style in it."""
+    kind = KINDS[plot.kind]
     return {
         "$schema": SCHEMA,
-        "title": plot.title,
+        "title": {"text": plot.title, "subtitle": " ".join(part for part in (plot.page, plot.operation) if part)},
         "description": plot.alt,
         "config": LIGHT,
+        **({} if "width" in kind.spec or "facet" in kind.spec else {"width": WIDTH}),
         "datasets": {name: list(values) for name, values in plot.datasets.items()},
-        **KINDS[plot.kind][0],
+        **sized(plot),
     }
+
+
+def sized(plot: Plot) -> dict[str, Any]:
+    """The specification of a plot's kind with the plot's height, in the panel where there are several."""
+    spec = KINDS[plot.kind].spec
+    if "facet" in spec:
+        return {**spec, "spec": {**spec["spec"], "height": plot.height}}
+    return {**spec, "height": plot.height}
 
 
 def converter() -> ModuleType:

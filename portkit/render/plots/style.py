@@ -13,12 +13,24 @@ FONT: Final = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', 'Noto San
 def _style(ink: str, muted: str, line: str, colours: list[str]) -> dict[str, Any]:
     words = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 500}
     return {
-        "background": None,
+        "background": "white",
         "font": FONT,
-        "title": {"color": ink, "fontSize": 14, "fontWeight": 600, "anchor": "start", "offset": 12},
+        "title": {
+            "color": ink,
+            "subtitleColor": ink,
+            "fontSize": 14,
+            "fontWeight": 600,
+            "anchor": "start",
+            "offset": 12,
+        },
         "view": {"stroke": None},
         "axis": {**words, "gridColor": line, "domainColor": muted, "tickColor": muted},
-        "legend": words,
+        "legend": {
+            **words,
+            "symbolBaseFillColor": ink,
+            "symbolBaseStrokeColor": ink,
+            "layout": {"top": {"direction": "vertical", "anchor": "start"}},
+        },
         "header": {"labelColor": ink, "titleColor": ink, "labelFontSize": 12},
         "rule": {"color": ink},
         "text": {"color": ink, "fontSize": 12},
