@@ -18,12 +18,12 @@ from typing import Final
 from portkit.analysis.findings.rule import Finding, Severity
 from portkit.analysis.findings.summary import Alike, alike
 from portkit.analysis.rows import Comparison, ComparisonRow
-from portkit.analysis.views.kernels import kernel_summaries
+from portkit.analysis.views.kernels import kernel_summaries, where_tried
 from portkit.analysis.views.marks import Gap, Mark, gaps, marks, targets_by_platform
 from portkit.analysis.views.standing import Standing
 from portkit.model import Direction, Evidence
 from portkit.plan.places import KernelPlaces, Place
-from portkit.render.columns import Notes, escaped, one_line
+from portkit.render.columns import NONE, Notes, escaped, one_line
 from portkit.render.rows import COLUMNS, KERNEL_COLUMNS
 from portkit.render.table import EVIDENCE_MEANS, GPU_OF
 from portkit.store.schema import clean
@@ -125,7 +125,8 @@ def _head(comparison: Comparison) -> Iterator[str]:
         named = ", ".join(f"{inert(each.page)} ({len(each.bad)})" for each in bad)
         yield f"**{len(bad)} of {len(summaries)} kernels do not carry over** (targets): {named}"
     else:
-        yield f"**All {len(summaries)} kernels are good on every target.**"
+        what = f"{inert(summaries[0].page)} is" if len(summaries) == 1 else f"All {len(summaries)} kernels are"
+        yield f"**{what} good {where_tried(summaries)}.**"
     counts = (
         f"{evidence}: " + ", ".join(f"{count} {status}" for status, count in sorted(found.items()))
         for evidence, found in comparison.counts.items()
@@ -145,11 +146,12 @@ def _grid(comparison: Comparison) -> _Section:
 
 
 def _marked(of: Sequence[Mark]) -> str:
-    return " ".join(
+    found = (
         f"{mark.evidence.value[0].upper()}{_SIGNS[mark.standing]}"
         + ("" if mark.alike == mark.rows else f"{mark.alike}/{mark.rows}")
         for mark in of
     )
+    return " ".join(found) or NONE
 
 
 def _gap_section(found: Sequence[Gap]) -> _Section:

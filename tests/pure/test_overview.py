@@ -46,7 +46,7 @@ def grid(text):
             ends = [*(head.start() for head in heads[1:]), None]
             cells = {head[0]: line[head.start() : end].strip() for head, end in zip(heads, ends, strict=True)}
             kernel = cells.pop(heads[0][0])
-            found.setdefault(kernel, {}).update({target: marks for target, marks in cells.items() if marks})
+            found.setdefault(kernel, {}).update({target: marks for target, marks in cells.items() if marks != "–"})
     return found
 
 
@@ -76,7 +76,14 @@ def test_the_head_says_what_carries_over_and_what_does_not():
     assert text.startswith("2 of 3 kernels do not carry over: softmax (2 targets); rope (1 target)\n")
     assert "measured 1 passed · compiled 3 built, 2 compile_error" in " ".join(text.split())
     assert "No row here was run on an AMD GPU." in text
-    assert overview(record(), findings=0).startswith("All 1 kernels are good on all 1 targets.\n")
+    assert overview(record(), findings=0).startswith("softmax is good on h200.\n")
+
+
+def test_a_kernel_without_rows_on_a_target_has_none_there():
+    text = overview(record(), record(case="rope", target="a100"), findings=0)
+    assert text.startswith("All 2 kernels are good wherever they have rows.\n")
+    assert "✓ good, – no rows" in text
+    assert overview(record(), record(target="a100"), findings=0).startswith("softmax is good on all 2 targets.\n")
 
 
 def test_what_is_not_good_stands_with_its_cause_the_gravest_first():

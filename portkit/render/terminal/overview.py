@@ -19,10 +19,10 @@ from rich.text import Text
 from portkit.analysis.findings.rule import Severity
 from portkit.analysis.findings.summary import Alike, alike, top
 from portkit.analysis.rows import Comparison, ComparisonRow
-from portkit.analysis.views.kernels import KernelSummary, kernel_summaries
+from portkit.analysis.views.kernels import KernelSummary, kernel_summaries, where_tried
 from portkit.analysis.views.marks import Gap, Mark, gaps, marks, targets_by_platform
 from portkit.analysis.views.standing import Standing
-from portkit.model import INTERPRETER, Direction, Evidence, Platform
+from portkit.model import Direction, Evidence, Platform
 from portkit.render.columns import NONE, decimals, milliseconds, one_line, percent, whole
 from portkit.render.table import EVIDENCE_MEANS, GPU_OF
 
@@ -113,9 +113,9 @@ def _verdict(comparison: Comparison) -> Text:
     if not summaries:
         return Text("no rows", "bold")
     bad = [each for each in summaries if each.bad]
-    targets = len({row.target for row in comparison.rows} - {INTERPRETER})
     if not bad:
-        return Text(f"All {len(summaries)} kernels are good on all {targets} targets.", "bold green")
+        what = summaries[0].page + " is" if len(summaries) == 1 else f"All {len(summaries)} kernels are"
+        return Text(f"{what} good {where_tried(summaries)}.", "bold green")
     return Text(f"{len(bad)} of {len(summaries)} kernels do not carry over: {_named(bad)}", "bold red")
 
 
@@ -177,7 +177,7 @@ def _grid(vendor: str, targets: Sequence[str], pages: Sequence[str], found: _Mar
 
 def _cell(of: Sequence[Mark]) -> Text:
     """``M✓ C✗2/5``: by evidence the worst of its rows, and how many are so where not all are."""
-    text = Text()
+    text = Text() if of else Text(NONE, "dim")
     for mark in of:
         sign, style = SIGNS[mark.standing]
         some = "" if mark.alike == mark.rows else f"{mark.alike}/{mark.rows}"
@@ -308,7 +308,9 @@ def _signs(comparison: Comparison) -> str:
     found = [mark for each in marks(comparison.rows).values() for mark in each]
     signs = [f"{SIGNS[each][0]} {MEANS[each]}" for each in Standing if any(mark.standing is each for mark in found)]
     some = ["2/5: 2 of 5 rows are so"] if any(mark.alike != mark.rows for mark in found) else []
-    return f"{', '.join(letters)} · {', '.join([*signs, *some])}"
+    kernels, targets = ({place[n] for place in marks(comparison.rows)} for n in (0, 1))
+    gaps_there = [f"{NONE} no rows"] if len(kernels) * len(targets) > len(marks(comparison.rows)) else []
+    return f"{', '.join(letters)} · {', '.join([*signs, *some, *gaps_there])}"
 
 
 def _legend(comparison: Comparison) -> Iterator[RenderableType]:
