@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -31,6 +33,11 @@ def layout_of(output: Path | None, suffixes: Mapping[str, str] = LAYOUT_OF_SUFFI
             remedy=f"end the name in {', '.join(suffixes)}, or give --format",
         )
     return suffixes[output.suffix]
+
+
+def terminal_width() -> int | None:
+    """Characters of a line of the terminal; None where standard output is none, so that files have all."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def refuse_report(output: Path, paths: Sequence[Path]) -> None:

@@ -20,9 +20,9 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t")
 """How texts begin that spreadsheets compute (OWASP, CSV injection)."""
 
 
-def comparison_csv(comparison: Comparison, findings: int | None = None) -> str:
+def comparison_csv(comparison: Comparison, findings: int | None = None, width: int | None = None) -> str:
     """The rows as CSV (RFC 4180, lines end in a newline alone), with a line of names first."""
-    del findings  # they are no rows
+    del findings, width  # they are no rows
     names = fields()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

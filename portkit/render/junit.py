@@ -83,12 +83,12 @@ def xml_text(text: str) -> str:
 _NO_XML: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def comparison_junit(comparison: Comparison, findings: int | None = None) -> str:
+def comparison_junit(comparison: Comparison, findings: int | None = None, width: int | None = None) -> str:
     """The rows of a comparison; a gap that the matrix expects is skipped, as pytest's xfail is.
 
     What is our side's or the host's fault is an error, what is the kernel's a failure.
     """
-    del findings  # a finding is no verdict
+    del findings, width  # a finding is no verdict
     return suites("portkit", [_of_row(row) for row in comparison.rows]).removesuffix("\n")
 
 

@@ -32,9 +32,9 @@ _COMMANDS: Final = {
 _TABLE: Final = str.maketrans(_COMMANDS)
 
 
-def comparison_latex(comparison: Comparison, findings: int | None = None) -> str:
+def comparison_latex(comparison: Comparison, findings: int | None = None, width: int | None = None) -> str:
     """The rows as a table, and the notes that its figures have."""
-    del findings  # they are no rows
+    del findings, width  # they are no rows
     notes = Notes()
     columns = [*kernel_columns(comparison), *COLUMNS]
     body = [[latex(column.cell(row, notes)) for column in columns] for row in comparison.rows]

@@ -134,12 +134,14 @@ COLUMNS: Final[tuple[Column[ComparisonRow], ...]] = (
         ("", "spills", "B/thread"),
         _figure("spill_bytes_per_thread", whole, worst=True),
         right=True,
+        spare=2,
         fields=_fields("spill_bytes_per_thread"),
     ),
     Column(
         ("", "shared", "B/block"),
         _figure("shared_bytes_per_block", whole, worst=True),
         right=True,
+        spare=4,
         fields=_fields("shared_bytes_per_block"),
     ),
     Column(
@@ -151,6 +153,7 @@ COLUMNS: Final[tuple[Column[ComparisonRow], ...]] = (
         ("", "achieved", "%"),
         _figure("occupancy_achieved_pct", whole),
         right=True,
+        spare=5,
         fields=_fields("occupancy_achieved_pct", "occupancy_achieved_elapsed_pct"),
     ),
     Column(
@@ -165,6 +168,7 @@ COLUMNS: Final[tuple[Column[ComparisonRow], ...]] = (
         ("× vs", "eager", "events"),
         _figure("speedup", decimals),
         right=True,
+        spare=1,
         fields=_fields(
             speedup_events_ratio="speedup",
             speedup_events_low_ratio="speedup_low",
@@ -176,18 +180,21 @@ COLUMNS: Final[tuple[Column[ComparisonRow], ...]] = (
         ("fusion", "bound", "×"),
         _figure("fusion_bound", decimals),
         right=True,
+        spare=7,
         fields=_fields(fusion_bound_ratio="fusion_bound"),
     ),
     Column(
         ("share", "of it", "%"),
         _figure("share_of_bound", percent),
         right=True,
+        spare=6,
         fields=_fields(share_of_bound_ratio="share_of_bound"),
     ),
     Column(
         ("", "error", "÷ limit"),
         _figure("error_over_limit", over_limit),
         right=True,
+        spare=3,
         fields=_fields("error", "error_limit", error_over_limit_ratio="error_over_limit"),
     ),
 )

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from portkit.analysis.rows import Comparison
 from portkit.model import Evidence, Header, Host, Platform
-from portkit.render.columns import NONE, Notes, escaped, github_table, plain_table
+from portkit.render.columns import NONE, Notes, escaped, github_table, plain_table, wrapped
 from portkit.render.delimited import comparison_csv
 from portkit.render.findings import SHOWN, findings_markdown, findings_plain
 from portkit.render.junit import comparison_junit
@@ -43,18 +42,20 @@ _CONFIGURATIONS: Final = (
 _ERROR_BAR: Final = "± at a time: half of what lies between the fastest and the slowest node of the SKU."
 
 
-def render(comparison: Comparison, layout: str, findings: int | None = SHOWN) -> str:
+def render(comparison: Comparison, layout: str, findings: int | None = SHOWN, width: int | None = None) -> str:
     """The comparison in a layout of :data:`LAYOUTS`, with a newline at its end.
 
     Args:
         comparison: what to show.
         layout: name of the layout.
         findings: the most that are told, those alike counted once; None for all. JSON has all.
+        width: characters of the terminal that the plain layout is for; None: as wide as it is.
     """
-    return LAYOUTS[layout](comparison, findings) + "\n"
+    return LAYOUTS[layout](comparison, findings, width) + "\n"
 
 
-def _github(comparison: Comparison, findings: int | None) -> str:
+def _github(comparison: Comparison, findings: int | None, width: int | None) -> str:
+    del width  # a page has room
     notes = Notes()
     columns = [*kernel_columns(comparison), *COLUMNS]
     table = github_table(columns, comparison.rows, notes)
@@ -93,39 +94,48 @@ def tables(comparison: Comparison) -> str:
 _MARK: Final = re.compile(r" \[\d+\]")
 
 
-def _plain(comparison: Comparison, findings: int | None) -> str:
+def _plain(comparison: Comparison, findings: int | None, width: int | None) -> str:
     notes = Notes()
     parts = [
-        _wrapped(_head(comparison)),
-        _wrapped(f"warning: {text}" for text in comparison.warnings),
+        wrapped(_head(comparison), width),
+        wrapped((f"warning: {text}" for text in comparison.warnings), width),
         targets_table(comparison, "plain"),
-        plain_table(COLUMNS, comparison.rows, operation, notes) if comparison.rows else "no rows",
-        measured_plain(comparison, notes),
-        findings_plain(comparison.findings, findings),
-        _wrapped(ratio_lines(comparison)),
-        _wrapped(portability_lines(comparison)),
-        _wrapped(tuning_lines(comparison)),
-        _wrapped(device_lines(comparison)),
-        _wrapped(_nonfinite(comparison)),
-        _wrapped(_distances(comparison)),
-        _wrapped(drift_lines(comparison)),
-        _wrapped(_legend(comparison)),
-        _wrapped(f"[{number}] {text}" for number, text in notes.numbered()),
+        plain_table(COLUMNS, comparison.rows, operation, notes, width) if comparison.rows else "no rows",
+        measured_plain(comparison, notes, width),
+        findings_plain(comparison.findings, findings, width),
+        *(wrapped(lines, width) for lines in _said(comparison)),
+        wrapped((f"[{number}] {text}" for number, text in notes.numbered()), width),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
+def _said(comparison: Comparison) -> Iterable[Iterable[str]]:
+    """What is said in sentences, a part each."""
+    yield ratio_lines(comparison)
+    yield portability_lines(comparison)
+    yield tuning_lines(comparison)
+    yield device_lines(comparison)
+    yield _nonfinite(comparison)
+    yield _distances(comparison)
+    yield drift_lines(comparison)
+    yield _legend(comparison)
+
+
 def _nonfinite(comparison: Comparison) -> list[str]:
     """Per kernel, dtype and family, on which targets NaN and Inf stand where the reference has them."""
-    found: dict[tuple[str, bool], list[str]] = {}
+    found: dict[tuple[str, bool], dict[Evidence, dict[str, None]]] = {}
     for row in comparison.rows:
         for family, agrees in row.nonfinite.items():
-            places = found.setdefault((f"{row.kernel} {row.dtype}, {family}", agrees), [])
-            places.append(f"{row.target} ({row.evidence})")
+            places = found.setdefault((f"{row.kernel} {row.dtype}, {family}", agrees), {})
+            places.setdefault(row.evidence, {})[row.target] = None
     return [
-        f"{what} in the input: {'as' if agrees else 'not as'} in the reference on {', '.join(dict.fromkeys(places))}"
+        f"{what} in the input: {'as' if agrees else 'not as'} in the reference on {_places(places)}"
         for (what, agrees), places in sorted(found.items())
     ]
+
+
+def _places(targets: Mapping[Evidence, Iterable[str]]) -> str:
+    return "; ".join(f"{', '.join(targets[evidence])} ({evidence})" for evidence in Evidence if evidence in targets)
 
 
 def _distances(comparison: Comparison) -> Iterable[str]:
@@ -134,18 +144,24 @@ def _distances(comparison: Comparison) -> Iterable[str]:
     for found in comparison.distances:
         if found.outputs:
             alike.setdefault((found.operation, found.one, found.apart), []).append(found.other)
-    yield from (f"{what}, {one} and {', '.join(others)}: {apart}" for (what, one, apart), others in alike.items())
+    form = _without_run if len(comparison.runs) == 1 else str
+    for (what, one, apart), others in alike.items():
+        yield f"{what}, {form(one)} and {', '.join(map(form, others))}: {apart}"
     reasons = [found.reason for found in comparison.distances if found.reason]
     if reasons:
         yield f"pairs of runs whose outputs can't be compared: {len(reasons)} ({reasons[0]})"
 
 
-def _json(comparison: Comparison, findings: int | None) -> str:
-    del findings  # data is whole
+def _without_run(name: str) -> str:
+    return name.partition(" (run ")[0]
+
+
+def _json(comparison: Comparison, findings: int | None, width: int | None) -> str:
+    del findings, width  # data is whole
     return json.dumps(plain(comparison), indent=1, allow_nan=False)
 
 
-LAYOUTS: Final[Mapping[str, Callable[[Comparison, int | None], str]]] = {
+LAYOUTS: Final[Mapping[str, Callable[[Comparison, int | None, int | None], str]]] = {
     "csv": comparison_csv,
     "github": _github,
     "json": _json,
@@ -230,7 +246,3 @@ def _legend(comparison: Comparison) -> list[str]:
 
 def _bullets(texts: Iterable[str]) -> str:
     return "\n".join(f"- {escaped(text)}" for text in texts)
-
-
-def _wrapped(texts: Iterable[str]) -> str:
-    return "\n".join(textwrap.fill(text, 158, subsequent_indent="  ", break_long_words=False) for text in texts)
