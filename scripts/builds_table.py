@@ -33,19 +33,9 @@ _LAUNCHES = TypeAdapter(tuple[Launch, ...])
 
 COLUMNS = (
     *("architecture", "target", "kernel_case", "direction", "variant", "dtype", "shape", "status", "why"),
-    *(
-        "kernel",
-        "trial",
-        "num_warps",
-        "vgpr",
-        "vgpr_allocated",
-        "agpr",
-        "sgpr",
-        "vgpr_spilled",
-        "sgpr_spilled",
-        "scratch_bytes",
-    ),
-    *("lds_bytes", "waves", "waves_rules", "occupancy_pct", "path", "mfma", "wmma", "dot"),
+    *("kernel", "trial", "num_warps", "vgpr", "vgpr_allocated", "agpr", "sgpr", "vgpr_spilled"),
+    *("sgpr_spilled", "scratch_bytes", "lds_bytes", "waves", "waves_rules", "occupancy_pct"),
+    *("path", "mfma", "wmma", "dot"),
 )
 
 

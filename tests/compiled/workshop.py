@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from portkit.model import CaseSource, Cell, CellResult, Direction, Evidence, PlannedCell, Target
+from portkit.run.binaries.amdgcn_text import allocated_registers
 from portkit.run.session import Session, chains_for
 from portkit.targets.catalog import load_catalog
 from portkit.targets.occupancy import waves_per_simd

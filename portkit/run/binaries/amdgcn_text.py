@@ -34,7 +34,7 @@ _PATHS: Final = {
 
 
 def assembly_figures(text: str) -> Figures:
-    """What LLVM says of waves and registers, if it does, and how many products of each kind of instruction are there."""
+    """What LLVM says of waves and registers, if it does, and how many instructions of each kind it has."""
     figures = {name: len(pattern.findall(text)) for name, pattern in _PATHS.items()}
     said = {name: match[1] for name, pattern in _COMMENTS.items() if (match := pattern.search(text))}
     return {**figures, **{name: int(number) for name, number in said.items()}}
