@@ -51,6 +51,7 @@ from portkit.run.scrub import scrub
 from portkit.run.shim import install
 from portkit.run.stages import Stopwatch
 from portkit.run.stand_in import claimed, for_interpreting, under
+from portkit.run.texts import TextsOfBuilds
 from portkit.run.torch_settings import kept_settings
 
 RunCell = Callable[[Cell], CellResult]
@@ -165,7 +166,7 @@ def _builder(job: Job, connection: Messages) -> Means:
     capture(recorder, answers, mode)
     with mode:
         case = load_case(job.source)
-    return Means(Builder(case, recorder, answers, mode, job.seed).build_cell)
+    return Means(with_texts(Builder(case, recorder, answers, mode, job.seed).build_cell, recorder.texts))
 
 
 def _emulator(job: Job, connection: Messages) -> Means:
@@ -183,7 +184,7 @@ def _emulator(job: Job, connection: Messages) -> Means:
     with mode:
         case = load_case(job.source)
     case = emulator.counting(claimed(mode, case))
-    return Means(lambda cell: emulate_cell(case, cell, emulator, recorder, seed=job.seed))
+    return Means(with_texts(lambda cell: emulate_cell(case, cell, emulator, recorder, seed=job.seed), recorder.texts))
 
 
 def _interpreter(job: Job, connection: Messages) -> Means:
@@ -203,6 +204,7 @@ def _device(job: Job, connection: Messages) -> Means:
             target,
             on_compile=lambda kernel: connection.send(Compiling(kernel)),
             on_compiled=lambda: stages.enter(Stage.RUN),
+            texts=texts,
         )
 
     def run(cell: Cell) -> CellResult:
@@ -220,9 +222,19 @@ def _device(job: Job, connection: Messages) -> Means:
         )
         return replace(result, nulls={**result.nulls, "build": unjudged}) if unjudged else result
 
-    unjudged = _no_limits(target)
+    unjudged, texts = _no_limits(target), TextsOfBuilds()
     sanitize = _sanitizer(job) if job.sanitize else None
-    return Means(run, device_answers)
+    return Means(with_texts(run, texts), device_answers)
+
+
+def with_texts(run: RunCell, texts: TextsOfBuilds) -> RunCell:
+    """What runs a cell, its result with the texts of its kernels."""
+
+    def run_and_keep(cell: Cell) -> CellResult:
+        result = run(cell)
+        return replace(result, blobs={**result.blobs, **texts.blob(result.build)})
+
+    return run_and_keep
 
 
 def _sanitizer(job: Job) -> Sanitize:

@@ -1,0 +1,92 @@
+"""Which kernels carry over, and which do not and why: a line a kernel."""
+
+from __future__ import annotations
+
+import collections
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from portkit.analysis.findings.rule import Finding, Severity
+from portkit.analysis.findings.summary import Alike, alike
+from portkit.analysis.rows import Comparison, ComparisonRow
+from portkit.analysis.views.operations import Operation, operation_of
+from portkit.analysis.views.standing import Standing, standing
+from portkit.model import INTERPRETER, Direction, Evidence
+
+
+class Carry(enum.StrEnum):
+    """Whether a kernel carries over, the worst first."""
+
+    NO = "does not carry over"  # some target can't run it, is wrong, or gave no verdict
+    AT_A_COST = "runs, at a cost"  # it does everywhere, and a warning says what it costs
+    YES = "carries over"  # gaps that the matrix expects apart, with no finding worse than a note
+
+
+@dataclass(frozen=True)
+class KernelSummary:
+    """One kernel in one direction over all targets."""
+
+    page: str
+    kernel: str
+    direction: Direction
+    standings: Mapping[str, Standing]  # target → the worst of its cells
+    evidence: Mapping[Evidence, int]  # evidence → targets that have it
+    findings: tuple[Alike, ...]  # the gravest first
+
+    @property
+    def bad(self) -> tuple[str, ...]:
+        """Targets on which some cell is bad or without a verdict."""
+        kinds = (Standing.BAD, Standing.NO_VERDICT)
+        return tuple(target for target, found in self.standings.items() if found in kinds)
+
+    @property
+    def gravest(self) -> Severity | None:
+        """Severity of the gravest finding."""
+        return self.findings[0].first.severity if self.findings else None
+
+    @property
+    def carry(self) -> Carry:
+        """Whether it carries over."""
+        if self.bad or self.gravest is Severity.ERROR:
+            return Carry.NO
+        return Carry.AT_A_COST if self.gravest is Severity.WARNING else Carry.YES
+
+
+def kernel_summaries(comparison: Comparison) -> tuple[KernelSummary, ...]:
+    """Every kernel, those that do not carry over first."""
+    rows: dict[str, list[ComparisonRow]] = collections.defaultdict(list)
+    for row in comparison.rows:
+        rows[operation_of(row).page].append(row)
+    found = collections.defaultdict(list)
+    for finding in comparison.findings:
+        found[page_of(finding)].append(finding)
+    made = [_summary(page, group, found[page]) for page, group in rows.items()]
+    return tuple(sorted(made, key=_order))
+
+
+def where_tried(summaries: Sequence[KernelSummary]) -> str:
+    """On how many targets all kernels have rows, in words."""
+    tried = [set(each.standings) - {INTERPRETER} for each in summaries]
+    everywhere = set.union(*tried)
+    if any(each != everywhere for each in tried):
+        return "wherever they have rows"
+    return f"on all {len(everywhere)} targets" if len(everywhere) > 1 else f"on {''.join(everywhere) or INTERPRETER}"
+
+
+def page_of(finding: Finding) -> str:
+    """The page that a finding belongs to."""
+    return Operation(finding.kernel, finding.direction, (), "", None).page
+
+
+def _summary(page: str, rows: Sequence[ComparisonRow], findings: Sequence[Finding]) -> KernelSummary:
+    standings: dict[str, Standing] = {}
+    for row in rows:
+        standings[row.target] = min(standing(row), standings.get(row.target, Standing.GOOD), key=lambda x: x.rank)
+    targets = {evidence: {row.target for row in rows if row.evidence is evidence} for evidence in Evidence}
+    counts = {evidence: len(names) for evidence, names in targets.items() if names}
+    return KernelSummary(page, rows[0].kernel, rows[0].direction, standings, counts, alike(findings))
+
+
+def _order(summary: KernelSummary) -> tuple[int, int, str]:
+    return list(Carry).index(summary.carry), -len(summary.bad), summary.page
