@@ -42,6 +42,8 @@ import torch
 from products import BFLOAT16_GAP, LINEAR_VARIANTS, linear
 
 from portkit import KernelCase, Work
+from portkit.baselines import pytorch
+from portkit.baselines.library import TORCH
 from portkit.model import DTYPE_BYTES
 
 ACTIVATION_FLOPS = {"gelu": 8, "silu": 4}
@@ -110,6 +112,13 @@ def work(shape: tuple[int, ...], dtype: str, activation: str = "gelu") -> Work:
     )
 
 
+@TORCH.call()
+def cublaslt(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+    """gelu(x wᵀ + bias) in cuBLASLt's epilogue, then an addition: two kernels. Arguments as :func:`gemm_epilogue`."""
+    y: torch.Tensor = pytorch.linear_gelu(x=x, weight=w, bias=bias) + residual
+    return y
+
+
 SHARED = {
     "inputs": inputs,
     "shapes": ((8192, 14336, 4096), (4096, 4096, 14336), (4100, 18944, 3584), (16, 14336, 4096)),
@@ -123,7 +132,14 @@ SHARED = {
     "strided_inputs": ("x", "w", "residual"),
 }
 
-gelu_case = KernelCase(name="gemm_epilogue", fused=gemm_epilogue, reference=reference, work=work, **SHARED)
+gelu_case = KernelCase(
+    name="gemm_epilogue",
+    fused=gemm_epilogue,
+    reference=reference,
+    work=work,
+    baselines={"cublaslt": cublaslt},
+    **SHARED,
+)
 
 silu_case = KernelCase(
     name="gemm_epilogue_silu",

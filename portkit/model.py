@@ -483,7 +483,7 @@ class Cell:
     dtype: str
     variant: str
     target: str
-    partition: str | None = None  # partition mode of the device (SPX, CPX), None = whole
+    partition: str | None = None  # modes of the device that measured it, as CPX/NPS4; None: whole, or not known
 
     @property
     def shape_text(self) -> str:
@@ -496,7 +496,7 @@ class Cell:
         if self.direction is Direction.BACKWARD:
             parts.append(self.direction.value)
         if self.partition:
-            parts.append(self.partition.lower())
+            parts.append(self.partition.lower().replace("/", "-"))
         return f"{self.case}[{'-'.join([*parts, evidence.value])}]"
 
 
@@ -807,6 +807,7 @@ class CellResult:
     asked: Mapping[str, Any] = field(default_factory=dict)  # platform queries the host code made → answers
     nulls: Mapping[str, str] = field(default_factory=dict)  # part → why it is unknown
     seconds: float = 0.0
+    stage_seconds: Mapping[Stage, float] = field(default_factory=dict)  # of a measured cell
     device: str | None = None  # device_id, hashed
     blobs: Mapping[str, bytes] = field(default_factory=dict)  # name → text or samples for the side folder
 
@@ -879,6 +880,7 @@ class Record:
     asked: Mapping[str, Any] = field(default_factory=dict)
     nulls: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    stage_seconds: Mapping[Stage, float] = field(default_factory=dict)  # of a measured cell, all adding up to seconds
     device_id: str | None = None
     blobs: Mapping[str, str] = field(default_factory=dict)  # name → content address in the side folder
     schema: int = SCHEMA_VERSION
@@ -919,6 +921,7 @@ class Counters:
     evidence: Evidence
     tool: str  # name and version of the profiler; what is missing if there is none
     functions: Mapping[str, Counted]  # fused and the baselines; empty where nothing could be counted
+    seconds: float | None = None  # the cell's share of the profiler's runs, their start included; None: there was none
     device_id: str | None = None
     nulls: Mapping[str, str] = field(default_factory=dict)  # figure or function → why it is unknown, with the remedy
     blobs: Mapping[str, str] = field(default_factory=dict)  # name → content address in the side folder

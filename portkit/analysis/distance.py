@@ -50,7 +50,8 @@ class Distance:
     direction: Direction
     shape: tuple[int, ...]
     dtype: str
-    one: str  # h200 measured, w8, run …
+    variant: str
+    one: str  # h200 measured (run …)
     other: str
     outputs: tuple[OutputDistance, ...]
     reason: str | None = None  # why there are none
@@ -65,8 +66,8 @@ class Distance:
 
     @property
     def operation(self) -> str:
-        """Kernel, shape and dtype."""
-        return f"{self.kernel} {'x'.join(map(str, self.shape))} {self.dtype}"
+        """Kernel, shape, dtype and variant."""
+        return f"{self.kernel} {'x'.join(map(str, self.shape))} {self.dtype} {self.variant}"
 
     @property
     def apart(self) -> str:
@@ -77,7 +78,7 @@ class Distance:
 def distances(dataset: Dataset) -> tuple[Distance, ...]:
     """The distance of every run to the first of its operation with the same inputs.
 
-    Operations are told apart by case, direction, shape and dtype. Runs of one host on one
+    Operations are told apart by case, direction, shape, dtype and variant. Runs of one host on one
     target are not compared with each other, nor emulated runs of the same binaries.
     """
     groups: dict[tuple[Any, ...], list[Record]] = collections.defaultdict(list)
@@ -85,7 +86,7 @@ def distances(dataset: Dataset) -> tuple[Distance, ...]:
         for record in (row.record, *row.other_runs):
             if record.verdict and record.verdict.output_hash and FINGERPRINT in record.blobs:
                 cell = record.cell
-                key = (cell.case, cell.direction.value, cell.shape, cell.dtype, record.verdict.input_hash)
+                key = (cell.case, cell.direction.value, cell.shape, cell.dtype, cell.variant, record.verdict.input_hash)
                 groups[key].append(record)
     return tuple(_pair(first, other, dataset.paths) for key in sorted(groups) for first, other in _pairs(groups[key]))
 
@@ -151,12 +152,12 @@ def _fp8(bits: int, mantissa_bits: int, bias: int, nan: int) -> float:
 
 
 def _pairs(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
-    """Each with the first of its variant, once an origin."""
+    """Each with the first, once an origin."""
     order = list(Evidence)
-    first, *others = sorted(records, key=lambda r: (order.index(r.evidence), r.cell.target, r.cell.variant, r.run_id))
+    first, *others = sorted(records, key=lambda r: (order.index(r.evidence), r.cell.target, r.run_id))
     seen = {_origin(first)}
     for other in others:
-        if _origin(other) not in seen and other.cell.variant == first.cell.variant:
+        if _origin(other) not in seen:
             seen.add(_origin(other))
             yield first, other
 
@@ -175,8 +176,8 @@ def _pair(one: Record, other: Record, paths: Mapping[str, str]) -> Distance:
     except (ReportError, *_NO_FINGERPRINT) as error:
         reason = error.message if isinstance(error, ReportError) else f"a fingerprint is no such: {error}"
     cell = one.cell
-    names = [f"{r.cell.target} {r.evidence.value} (run {r.run_id})" for r in (one, other)]
-    return Distance(cell.case, cell.direction, cell.shape, cell.dtype, names[0], names[1], outputs, reason)
+    first, second = (f"{r.cell.target} {r.evidence.value} (run {r.run_id})" for r in (one, other))
+    return Distance(cell.case, cell.direction, cell.shape, cell.dtype, cell.variant, first, second, outputs, reason)
 
 
 _NO_FINGERPRINT: Final = (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError)

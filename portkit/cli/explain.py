@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from portkit.analysis.findings import rule, rules
+from portkit.cli.outputs import terminal_width
 from portkit.render.findings import explained
 
 
@@ -16,7 +17,7 @@ def command(rule_id: str | None) -> None:
     RULE is the id of a rule, such as PK203; without one, all are listed.
     """
     if rule_id:
-        click.echo(explained(rule(rule_id)))
+        click.echo(explained(rule(rule_id), terminal_width()))
         return
     for each in rules():
         click.echo(f"{each.id}  {each.severity.value:<7}  {each.title}")

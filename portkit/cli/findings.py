@@ -9,6 +9,7 @@ import click
 from portkit.analysis.choice import any_matches, matches
 from portkit.analysis.findings import Finding, Severity, findings, rules
 from portkit.cli.names import names
+from portkit.cli.outputs import terminal_width
 from portkit.errors import ReportError
 from portkit.render.findings import LAYOUTS
 from portkit.store.merge import merge
@@ -45,7 +46,7 @@ def command(  # one option each
         for each in findings(dataset, only=chosen)
         if each.severity.rank <= most and _is_of(each, names(kernels), names(targets))
     ]
-    text = LAYOUTS[layout](found, None)
+    text = LAYOUTS[layout](found, None, terminal_width())
     click.echo(text or "no findings")
 
 

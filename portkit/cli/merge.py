@@ -12,8 +12,8 @@ from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
 from portkit.analysis.rows import Comparison, comparison
 from portkit.cli.names import names
-from portkit.cli.outputs import layout_of, refuse_report, write
-from portkit.cli.summaries import is_summary, merged_summaries, missing, parquet, summaries
+from portkit.cli.outputs import layout_of, refuse_report, terminal_width, write
+from portkit.cli.summaries import compacted, is_summary, merged_summaries, missing, parquet
 from portkit.errors import ReportError
 from portkit.render.findings import SHOWN
 from portkit.render.summary import render_summary
@@ -80,7 +80,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
         write(summary_file, parquet(summary(dataset)))
     whole = expect(comparison(dataset, reference, explain=shown != 0), names(expected))
     merged = choose(whole, names(kernels), names(targets))
-    _put(render(merged, layout, shown), output, merged)
+    _put(render(merged, layout, shown, None if output else terminal_width()), output, merged)
     return _told_missing(merged.missing)
 
 
@@ -104,9 +104,9 @@ def _merge_summaries(
 ) -> int:
     rows = merged_summaries(paths, *choice)
     if summary_file is not None:
-        write(summary_file, parquet(summaries(paths).unique().sort("run_id", "cell_key", "evidence").collect()))
+        write(summary_file, compacted(paths))
     if output is None:
-        click.echo(render_summary(rows, layout or "plain"), nl=False)
+        click.echo(render_summary(rows, layout or "plain", terminal_width()), nl=False)
     else:
         write(output, parquet(rows) if is_summary(output) else render_summary(rows, layout or layout_of(output)))
         click.echo(f"{output}: {rows.height} rows", err=True)

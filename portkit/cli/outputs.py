@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +29,11 @@ def layout_of(output: Path | None) -> str:
             remedy=f"end the name in {', '.join(LAYOUT_OF_SUFFIX)}, or give --format",
         )
     return LAYOUT_OF_SUFFIX[output.suffix]
+
+
+def terminal_width() -> int | None:
+    """Characters of a line of the terminal; None where standard output is none, so that files have all."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def refuse_report(output: Path, paths: Sequence[Path]) -> None:

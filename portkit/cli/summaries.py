@@ -13,7 +13,7 @@ from portkit.errors import ReportError, nearest
 from portkit.model import Evidence
 from portkit.store.columnar import merged
 from portkit.store.merge import merge
-from portkit.store.summary import ENDING, scan, summary
+from portkit.store.summary import ENDING, damage_named, scan, summary
 
 
 def is_summary(path: Path | None) -> bool:
@@ -39,8 +39,19 @@ def merged_summaries(paths: Sequence[Path], triton: str | None, kernels: str, ta
     Raises:
         ReportError: one can't be read, or nothing has a chosen name.
     """
-    rows = merged(summaries(paths), triton)
+    with damage_named(path for path in paths if is_summary(path)):
+        rows = merged(summaries(paths), triton)
     return _choose(_choose(rows, "case", kernels), "target", targets)
+
+
+def compacted(paths: Sequence[Path]) -> bytes:
+    """All rows once, as a Parquet file.
+
+    Raises:
+        ReportError: one can't be read.
+    """
+    with damage_named(path for path in paths if is_summary(path)):
+        return parquet(summaries(paths).unique().sort("run_id", "cell_key", "evidence").collect())
 
 
 def missing(rows: pl.DataFrame, expected: Sequence[str]) -> list[str]:

@@ -115,6 +115,7 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
     tier: str | None = None,
     targets: Selection | None = None,
     present: Sequence[str] = (),
+    partitions: Mapping[str, str] | None = None,
     emulatable: Collection[str] = (),
     emulate: Emulate = Emulate.AUTO,
     triton: str | None = None,
@@ -138,6 +139,8 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
         tier: name of a tier; None is ``quick`` where the matrix has it, else ``full``.
         targets: what the user selected.
         present: targets of the GPUs of this host.
+        partitions: target → modes of its GPUs of this host where they are not whole, as CPX/NPS4; its
+            measured cells have them.
         emulatable: targets of an architecture that the instruction interpreter knows.
         emulate: which of them get emulated cells, if they are chosen.
         triton: version of Triton on this host; rules for other versions do not apply,
@@ -163,7 +166,7 @@ def expand(  # noqa: PLR0913 (what a run has, by name)
     name = _tier(matrix, tier)
     asked = Selection(tuple(_known_as(name, known, resolve) for name in (targets or Selection()).names))
     chosen = _chosen(asked, matrix, present, known)
-    gpus = _Gpus(chosen, frozenset(present), emulate.of(emulatable, present))
+    gpus = _Gpus(chosen, frozenset(present), emulate.of(emulatable, present), partitions or {})
     _check_size(matrix, sum(_count(kernel, name, gpus) for kernel in kernels))
     variants = {case: declared.variants for case, declared in declarations.items()}
     attach = _Rules(matrix, triton, variants, platforms or {})
@@ -195,6 +198,7 @@ class _Gpus:
     chosen: tuple[str, ...]  # the interpreter may be among them
     present: frozenset[str]
     emulated: frozenset[str]
+    partitions: Mapping[str, str]  # target → modes of its devices where they are not whole
 
     def on_small_shapes(self, variants: Sequence[str]) -> tuple[tuple[str, str, Evidence], ...]:
         """Variant, target and evidence of what runs on each small shape."""
@@ -351,7 +355,7 @@ def _points(kernel: _Kernel, tier: str, gpus: _Gpus) -> Iterator[tuple[Cell, Evi
             cell = Cell(kernel.name, direction, shape, dtype, variant, target)
             yield cell, Evidence.COMPILED
             if target in gpus.present:
-                yield cell, Evidence.MEASURED
+                yield replace(cell, partition=gpus.partitions.get(target)), Evidence.MEASURED
         small = gpus.on_small_shapes(grid.variants)
         for shape, dtype, (variant, target, evidence) in product(kernel.small_shapes, grid.dtypes, small):
             yield Cell(kernel.name, direction, shape, dtype, variant, target), evidence

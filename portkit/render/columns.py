@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -11,6 +12,9 @@ from tabulate import tabulate
 
 NONE: Final = "–"
 """What stands for a figure that is not known or does not apply."""
+
+WIDE: Final = 158
+"""Characters of a line of text where no terminal says how many it has."""
 
 Row = TypeVar("Row")
 
@@ -37,6 +41,7 @@ class Column(Generic[Row]):
     head: tuple[str, str, str]  # lines, with the unit
     cell: Callable[[Row, Notes], str]
     right: bool = False
+    spare: int = 0  # where room is short, columns go by falling spare; those of 0 stay
 
 
 def github_table(columns: Sequence[Column[Row]], rows: Sequence[Row], notes: Notes) -> str:
@@ -46,14 +51,22 @@ def github_table(columns: Sequence[Column[Row]], rows: Sequence[Row], notes: Not
     return tabulate(body, heads, tablefmt="github", colalign=_alignment(columns, body), disable_numparse=True)
 
 
-def plain_table(columns: Sequence[Column[Row]], rows: Sequence[Row], group: Callable[[Row], str], notes: Notes) -> str:
+def plain_table(
+    columns: Sequence[Column[Row]],
+    rows: Sequence[Row],
+    group: Callable[[Row], str],
+    notes: Notes,
+    width: int | None = None,
+) -> str:
     """The table for a terminal, with a line of ``group`` before the rows that share it.
 
-    The heads go in as rows: tabulate pads its own heads, and the table would be too wide.
+    The heads go in as rows: tabulate pads its own heads, and the table would be too wide. Where the
+    terminal is narrower than the table, the columns that can be spared are left out and named below it.
     """
-    body = [[column.cell(row, notes).replace("\n", " ") for column in columns] for row in rows]
-    heads = list(zip(*(column.head for column in columns), strict=True))
-    table = tabulate([*heads, *body], tablefmt="plain", colalign=_alignment(columns, body), disable_numparse=True)
+    kept = _fitting(columns, rows, width)
+    body = _cells(kept, rows, notes)
+    heads = [line for line in zip(*(column.head for column in kept), strict=True) if any(line)]
+    table = tabulate([*heads, *body], tablefmt="plain", colalign=_alignment(kept, body), disable_numparse=True)
     lines = table.split("\n")
     out = [*lines[: len(heads)], "-" * max(map(len, lines))]
     previous = ""
@@ -62,7 +75,42 @@ def plain_table(columns: Sequence[Column[Row]], rows: Sequence[Row], group: Call
             out += [*([""] if previous else []), text]
             previous = text
         out.append(line.rstrip())
-    return "\n".join(out)
+    return "\n".join([*out, *_left_out(columns, kept, width)])
+
+
+def _cells(columns: Sequence[Column[Row]], rows: Sequence[Row], notes: Notes) -> list[list[str]]:
+    return [[column.cell(row, notes).replace("\n", " ") for column in columns] for row in rows]
+
+
+def _fitting(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | None) -> list[Column[Row]]:
+    """The columns that a terminal has room for, the most spare left out first."""
+    kept = list(columns)
+    if width is None:
+        return kept
+    cells = zip(*_cells(columns, rows, Notes()), strict=True) if rows else iter([()] * len(columns))
+    widths = [max(map(len, (*column.head, *of_it))) for column, of_it in zip(columns, cells, strict=True)]
+    for place in sorted(range(len(columns)), key=lambda place: -columns[place].spare):
+        room = sum(widths[columns.index(column)] + _GAP for column in kept) - _GAP
+        if room <= width or not columns[place].spare:
+            break
+        kept.remove(columns[place])
+    return kept
+
+
+_GAP: Final = 2  # between columns
+
+
+def _left_out(columns: Sequence[Column[Row]], kept: Sequence[Column[Row]], width: int | None) -> Iterable[str]:
+    names = [" ".join(" ".join(column.head).split()) for column in columns if column not in kept]
+    if names:
+        text = f"left out for want of room: {', '.join(names)}; a wider terminal or a file (-o) has them"
+        yield wrapped([text], width)
+
+
+def wrapped(texts: Iterable[str], width: int | None = None) -> str:
+    """Texts broken into lines that a terminal of this width has room for, a paragraph each."""
+    most = min(width or WIDE, WIDE)
+    return "\n".join(textwrap.fill(text, most, subsequent_indent="  ", break_long_words=False) for text in texts)
 
 
 def _alignment(columns: Sequence[Column[Row]], body: Sequence[object]) -> list[str] | None:

@@ -19,8 +19,9 @@ SHOWN: Final = 10
 _WIDTH: Final = 118
 
 
-def findings_markdown(findings: Sequence[Finding], most: int | None) -> str:
+def findings_markdown(findings: Sequence[Finding], most: int | None, width: int | None = None) -> str:
     """One entry a finding in Markdown, those alike together; empty where there are none."""
+    del width  # a page has room
     shown, more = top(alike(findings), most)
     entries = [
         f"- **{group.first.rule} {group.first.severity}: {escaped(group.first.title)}.** {escaped(_where(group))}. "
@@ -30,26 +31,26 @@ def findings_markdown(findings: Sequence[Finding], most: int | None) -> str:
     return "\n".join([*entries, *_more(more)])
 
 
-def findings_plain(findings: Sequence[Finding], most: int | None) -> str:
-    """The same for a terminal."""
+def findings_plain(findings: Sequence[Finding], most: int | None, width: int | None = None) -> str:
+    """The same for a terminal of some width."""
     shown, more = top(alike(findings), most)
-    return "\n".join([*(_entry(group) for group in shown), *_more(more)])
+    return "\n".join([*(_entry(group, width) for group in shown), *_more(more)])
 
 
-def findings_json(findings: Sequence[Finding], most: int | None) -> str:
+def findings_json(findings: Sequence[Finding], most: int | None, width: int | None = None) -> str:
     """Every finding with all its fields, however many are shown elsewhere."""
-    del most
+    del most, width
     return json.dumps(plain(list(findings)), indent=1, allow_nan=False)
 
 
-LAYOUTS: Final[Mapping[str, Callable[[Sequence[Finding], int | None], str]]] = {
+LAYOUTS: Final[Mapping[str, Callable[[Sequence[Finding], int | None, int | None], str]]] = {
     "github": findings_markdown,
     "json": findings_json,
     "plain": findings_plain,
 }
 
 
-def explained(rule: Rule) -> str:
+def explained(rule: Rule, width: int | None = None) -> str:
     """What ``portkit explain`` says of a rule."""
     parts = {
         "Why": rule.cause,
@@ -59,13 +60,14 @@ def explained(rule: Rule) -> str:
         "Page": rule.page,
     }
     head = f"{rule.id}  {rule.title}  ({rule.severity})"
-    return "\n\n".join([head, *(_wrapped(f"{name}: {text}") for name, text in parts.items())])
+    return "\n\n".join([head, *(_wrapped(f"{name}: {text}", width) for name, text in parts.items())])
 
 
-def _entry(group: Alike) -> str:
+def _entry(group: Alike, width: int | None) -> str:
     first = group.first
     head = f"{first.rule} {first.severity}: {first.title}. {_where(group)}."
-    return _wrapped(head) + "\n" + _wrapped(f"{first.explanation} Remedy: {first.remedy}", "    ")
+    told = (first.explanation, f"Remedy: {first.remedy}")
+    return "\n".join([_wrapped(head, width), *(_wrapped(text, width, "    ") for text in told)])
 
 
 def _where(group: Alike) -> str:
@@ -80,7 +82,6 @@ def _more(count: int) -> Iterator[str]:
         yield f"… and {count} more: --findings all"
 
 
-def _wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(
-        text, _WIDTH, initial_indent=indent, subsequent_indent=indent or "    ", break_long_words=False
-    )
+def _wrapped(text: str, width: int | None, indent: str = "") -> str:
+    most = min(width or _WIDTH, _WIDTH)
+    return textwrap.fill(text, most, initial_indent=indent, subsequent_indent=indent or "    ", break_long_words=False)

@@ -40,10 +40,10 @@ def measured_github(comparison: Comparison, notes: Notes) -> str:
     return github_table([cell, *_columns(lines)], lines, notes)
 
 
-def measured_plain(comparison: Comparison, notes: Notes) -> str:
+def measured_plain(comparison: Comparison, notes: Notes, width: int | None = None) -> str:
     """The same for a terminal."""
     lines = _lines(comparison)
-    return plain_table(_columns(lines), lines, lambda line: _group(line, notes), notes) if lines else ""
+    return plain_table(_columns(lines), lines, lambda line: _group(line, notes), notes, width) if lines else ""
 
 
 def device_lines(comparison: Comparison) -> list[str]:
@@ -170,23 +170,25 @@ _COLUMNS: Final[Sequence[Column[_Line]]] = (
     Column(("", "", "function"), _name),
     Column(("", "", "status"), _status),
     Column(("", "ms", "events"), _clock("events"), right=True),
-    Column(("", "", "± %"), _half_width, right=True),
+    Column(("", "", "± %"), _half_width, right=True, spare=6),
     Column(("", "ms", "trace"), _clock("trace"), right=True),
-    Column(("", "kernels", "/call"), _figure("kernels", whole), right=True),
-    Column(("× slower", "than fused", "events"), _ratio("speedup"), right=True),
+    Column(("", "kernels", "/call"), _figure("kernels", whole), right=True, spare=5),
+    Column(("× slower", "than fused", "events"), _ratio("speedup"), right=True, spare=7),
     Column(("× slower", "than fused", "trace"), _ratio("speedup_kernel"), right=True),
-    Column(("", "DRAM", "MB"), _figure("dram_bytes", _megabytes), right=True),
-    Column(("", "DRAM", "GB/s"), _figure("dram_gbs", whole), right=True),
-    Column(("of", "measured", "ceiling %"), _roofline("attainment_measured"), right=True),
-    Column(("of", "datasheet", "ceiling %"), _roofline("attainment_datasheet"), right=True),
-    Column(("achieved", "occupancy", "active %"), _counted("occupancy_achieved_pct", whole), right=True),
-    Column(("achieved", "occupancy", "elapsed %"), _counted("occupancy_achieved_elapsed_pct", whole), right=True),
-    Column(("", "error", "÷ limit"), _error, right=True),
+    Column(("", "DRAM", "MB"), _figure("dram_bytes", _megabytes), right=True, spare=3),
+    Column(("", "DRAM", "GB/s"), _figure("dram_gbs", whole), right=True, spare=8),
+    Column(("of", "measured", "ceiling %"), _roofline("attainment_measured"), right=True, spare=1),
+    Column(("of", "datasheet", "ceiling %"), _roofline("attainment_datasheet"), right=True, spare=10),
+    Column(("achieved", "occupancy", "active %"), _counted("occupancy_achieved_pct", whole), right=True, spare=4),
+    Column(
+        ("achieved", "occupancy", "elapsed %"), _counted("occupancy_achieved_elapsed_pct", whole), right=True, spare=11
+    ),
+    Column(("", "error", "÷ limit"), _error, right=True, spare=9),
 )
 
 _MODES: Final[dict[str, Column[_Line]]] = {
-    "warm": Column(("", "ms events", "warm"), _clock("warm"), right=True),
-    "graph": Column(("", "ms events", "graph"), _clock("graph"), right=True),
+    "warm": Column(("", "ms events", "warm"), _clock("warm"), right=True, spare=2),
+    "graph": Column(("", "ms events", "graph"), _clock("graph"), right=True, spare=2),
 }
 """Columns of the modes that a run may ask for."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 from tabulate import tabulate
 
-from portkit.render.columns import NONE, escaped, milliseconds, one_line, whole
+from portkit.render.columns import NONE, Column, Notes, escaped, milliseconds, plain_table, whole
 from portkit.store.schema import clean
 
 MOST_ROWS: Final = 5000
@@ -18,30 +18,44 @@ MOST_ROWS: Final = 5000
 Line = Mapping[str, Any]
 
 
-def render_summary(rows: pl.DataFrame, layout: str) -> str:
-    """The rows in a layout of :data:`LAYOUTS`, with a newline at its end."""
-    return LAYOUTS[layout](rows) + "\n"
+def render_summary(rows: pl.DataFrame, layout: str, width: int | None = None) -> str:
+    """The rows in a layout of :data:`LAYOUTS`, with a newline at its end.
+
+    Args:
+        rows: of a merge of summaries.
+        layout: name of the layout.
+        width: characters of the terminal that the plain layout is for; None: as wide as it is.
+    """
+    return LAYOUTS[layout](rows, width) + "\n"
 
 
-def _github(rows: pl.DataFrame) -> str:
-    return _table(rows, "github", escaped)
+def _github(rows: pl.DataFrame, width: int | None) -> str:
+    del width  # a page has room
+    columns = {**_OPERATION, **_COLUMNS}
+    body = [[escaped(clean(cell(line))) for cell in columns.values()] for line in _lines(rows)]
+    return tabulate(body, list(columns), tablefmt="github", disable_numparse=True) + _more(rows)
 
 
-def _plain(rows: pl.DataFrame) -> str:
-    return _table(rows, "simple", one_line)
+def _plain(rows: pl.DataFrame, width: int | None) -> str:
+    return plain_table(_PLAIN, _lines(rows), _group, Notes(), width) + _more(rows)
 
 
-def _json(rows: pl.DataFrame) -> str:
+def _json(rows: pl.DataFrame, width: int | None) -> str:
+    del width
     return json.dumps({"rows": rows.to_dicts()}, indent=1, allow_nan=False)
 
 
-def _table(rows: pl.DataFrame, layout: str, form: Callable[[str], str]) -> str:
-    lines = rows.head(MOST_ROWS).iter_rows(named=True)
-    body = [[form(clean(cell(line))) for cell in _COLUMNS.values()] for line in lines]
-    more = (
-        f"\n\nand {rows.height - MOST_ROWS} more rows, which JSON and Parquet have" if rows.height > MOST_ROWS else ""
-    )
-    return tabulate(body, list(_COLUMNS), tablefmt=layout, disable_numparse=True) + more
+def _lines(rows: pl.DataFrame) -> list[Line]:
+    return list(rows.head(MOST_ROWS).iter_rows(named=True))
+
+
+def _more(rows: pl.DataFrame) -> str:
+    left = rows.height - MOST_ROWS
+    return f"\n\nand {left} more rows, which JSON and Parquet have" if left > 0 else ""
+
+
+def _group(line: Line) -> str:
+    return clean(" ".join(cell(line) for cell in _OPERATION.values()))
 
 
 def _text(name: str) -> Callable[[Line], str]:
@@ -72,12 +86,16 @@ def _spread(kind: str) -> Callable[[Line], str]:
     return cell
 
 
-_COLUMNS: Final[Mapping[str, Callable[[Line], str]]] = {
+_OPERATION: Final[Mapping[str, Callable[[Line], str]]] = {
     "kernel": _text("case"),
     "shape": _text("shape"),
     "dtype": _text("dtype"),
     "variant": _text("variant"),
     "direction": _text("direction"),
+}
+"""What the rows of one group have alike."""
+
+_COLUMNS: Final[Mapping[str, Callable[[Line], str]]] = {
     "target": _target,
     "evidence": _evidence,
     "status": _text("status"),
@@ -95,4 +113,20 @@ _COLUMNS: Final[Mapping[str, Callable[[Line], str]]] = {
     "Triton": _text("triton"),
 }
 
-LAYOUTS: Final[Mapping[str, Callable[[pl.DataFrame], str]]] = {"github": _github, "plain": _plain, "json": _json}
+_SPARE: Final = ("± % of runs", "apart", "runs", "nodes", "shared B", "± % of nodes", "Triton", "trace ms", "spills B")
+"""Columns that a narrow terminal goes without, the first of them first."""
+
+
+def _plain_column(name: str, cell: Callable[[Line], str]) -> Column[Line]:
+    spare = len(_SPARE) - _SPARE.index(name) if name in _SPARE else 0
+    right = name not in ("target", "evidence", "status", "Triton")
+    return Column(("", "", name), lambda line, _: clean(cell(line)), right, spare)
+
+
+_PLAIN: Final = tuple(_plain_column(name, cell) for name, cell in _COLUMNS.items())
+
+LAYOUTS: Final[Mapping[str, Callable[[pl.DataFrame, int | None], str]]] = {
+    "github": _github,
+    "plain": _plain,
+    "json": _json,
+}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -25,6 +24,7 @@ from portkit.render.columns import (
     percent,
     plain_table,
     whole,
+    wrapped,
 )
 from portkit.render.findings import SHOWN, findings_markdown, findings_plain
 from portkit.render.measured import device_lines, measured_github, measured_plain
@@ -51,18 +51,20 @@ _CONFIGURATIONS: Final = (
 _ERROR_BAR: Final = "± at a time: half of what lies between the fastest and the slowest node of the SKU."
 
 
-def render(comparison: Comparison, layout: str, findings: int | None = SHOWN) -> str:
+def render(comparison: Comparison, layout: str, findings: int | None = SHOWN, width: int | None = None) -> str:
     """The comparison in a layout of :data:`LAYOUTS`, with a newline at its end.
 
     Args:
         comparison: what to show.
         layout: name of the layout.
         findings: the most that are told, those alike counted once; None for all. JSON has all.
+        width: characters of the terminal that the plain layout is for; None: as wide as it is.
     """
-    return LAYOUTS[layout](comparison, findings) + "\n"
+    return LAYOUTS[layout](comparison, findings, width) + "\n"
 
 
-def _github(comparison: Comparison, findings: int | None) -> str:
+def _github(comparison: Comparison, findings: int | None, width: int | None) -> str:
+    del width  # a page has room
     notes = Notes()
     columns = [*_kernel_columns(comparison), *_COLUMNS]
     table = github_table(columns, comparison.rows, notes)
@@ -101,39 +103,48 @@ def tables(comparison: Comparison) -> str:
 _MARK: Final = re.compile(r" \[\d+\]")
 
 
-def _plain(comparison: Comparison, findings: int | None) -> str:
+def _plain(comparison: Comparison, findings: int | None, width: int | None) -> str:
     notes = Notes()
     parts = [
-        _wrapped(_head(comparison)),
-        _wrapped(f"warning: {text}" for text in comparison.warnings),
+        wrapped(_head(comparison), width),
+        wrapped((f"warning: {text}" for text in comparison.warnings), width),
         targets_table(comparison, "plain"),
-        plain_table(_COLUMNS, comparison.rows, _group, notes) if comparison.rows else "no rows",
-        measured_plain(comparison, notes),
-        findings_plain(comparison.findings, findings),
-        _wrapped(ratio_lines(comparison)),
-        _wrapped(portability_lines(comparison)),
-        _wrapped(tuning_lines(comparison)),
-        _wrapped(device_lines(comparison)),
-        _wrapped(_nonfinite(comparison)),
-        _wrapped(_distances(comparison)),
-        _wrapped(drift_lines(comparison)),
-        _wrapped(_legend(comparison)),
-        _wrapped(f"[{number}] {text}" for number, text in notes.numbered()),
+        plain_table(_COLUMNS, comparison.rows, _group, notes, width) if comparison.rows else "no rows",
+        measured_plain(comparison, notes, width),
+        findings_plain(comparison.findings, findings, width),
+        *(wrapped(lines, width) for lines in _said(comparison)),
+        wrapped((f"[{number}] {text}" for number, text in notes.numbered()), width),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
+def _said(comparison: Comparison) -> Iterable[Iterable[str]]:
+    """What is said in sentences, a part each."""
+    yield ratio_lines(comparison)
+    yield portability_lines(comparison)
+    yield tuning_lines(comparison)
+    yield device_lines(comparison)
+    yield _nonfinite(comparison)
+    yield _distances(comparison)
+    yield drift_lines(comparison)
+    yield _legend(comparison)
+
+
 def _nonfinite(comparison: Comparison) -> list[str]:
     """Per kernel, dtype and family, on which targets NaN and Inf stand where the reference has them."""
-    found: dict[tuple[str, bool], list[str]] = {}
+    found: dict[tuple[str, bool], dict[Evidence, dict[str, None]]] = {}
     for row in comparison.rows:
         for family, agrees in row.nonfinite.items():
-            places = found.setdefault((f"{row.kernel} {row.dtype}, {family}", agrees), [])
-            places.append(f"{row.target} ({row.evidence})")
+            places = found.setdefault((f"{row.kernel} {row.dtype}, {family}", agrees), {})
+            places.setdefault(row.evidence, {})[row.target] = None
     return [
-        f"{what} in the input: {'as' if agrees else 'not as'} in the reference on {', '.join(dict.fromkeys(places))}"
+        f"{what} in the input: {'as' if agrees else 'not as'} in the reference on {_places(places)}"
         for (what, agrees), places in sorted(found.items())
     ]
+
+
+def _places(targets: Mapping[Evidence, Iterable[str]]) -> str:
+    return "; ".join(f"{', '.join(targets[evidence])} ({evidence})" for evidence in Evidence if evidence in targets)
 
 
 def _distances(comparison: Comparison) -> Iterable[str]:
@@ -142,18 +153,24 @@ def _distances(comparison: Comparison) -> Iterable[str]:
     for found in comparison.distances:
         if found.outputs:
             alike.setdefault((found.operation, found.one, found.apart), []).append(found.other)
-    yield from (f"{what}, {one} and {', '.join(others)}: {apart}" for (what, one, apart), others in alike.items())
+    form = _without_run if len(comparison.runs) == 1 else str
+    for (what, one, apart), others in alike.items():
+        yield f"{what}, {form(one)} and {', '.join(map(form, others))}: {apart}"
     reasons = [found.reason for found in comparison.distances if found.reason]
     if reasons:
         yield f"pairs of runs whose outputs can't be compared: {len(reasons)} ({reasons[0]})"
 
 
-def _json(comparison: Comparison, findings: int | None) -> str:
-    del findings  # data is whole
+def _without_run(name: str) -> str:
+    return name.partition(" (run ")[0]
+
+
+def _json(comparison: Comparison, findings: int | None, width: int | None) -> str:
+    del findings, width  # data is whole
     return json.dumps(plain(comparison), indent=1, allow_nan=False)
 
 
-LAYOUTS: Final[Mapping[str, Callable[[Comparison, int | None], str]]] = {
+LAYOUTS: Final[Mapping[str, Callable[[Comparison, int | None, int | None], str]]] = {
     "github": _github,
     "plain": _plain,
     "json": _json,
@@ -254,15 +271,15 @@ _COLUMNS: Final = (
     Column(("", "", "evidence"), _evidence),
     Column(("", "", "status"), _status),
     Column(("", "registers", "/thread"), _registers, right=True),
-    Column(("", "spills", "B/thread"), _figure("spill_bytes_per_thread", whole, worst=True), right=True),
-    Column(("", "shared", "B/block"), _figure("shared_bytes_per_block", whole, worst=True), right=True),
+    Column(("", "spills", "B/thread"), _figure("spill_bytes_per_thread", whole, worst=True), right=True, spare=2),
+    Column(("", "shared", "B/block"), _figure("shared_bytes_per_block", whole, worst=True), right=True, spare=4),
     Column(("", "occupancy", "%"), _occupancy),
-    Column(("", "achieved", "%"), _figure("occupancy_achieved_pct", whole), right=True),
+    Column(("", "achieved", "%"), _figure("occupancy_achieved_pct", whole), right=True, spare=5),
     Column(("", "time ms", "events"), _time, right=True),
-    Column(("× vs", "eager", "events"), _figure("speedup", decimals), right=True),
-    Column(("fusion", "bound", "×"), _figure("fusion_bound", decimals), right=True),
-    Column(("share", "of it", "%"), _figure("share_of_bound", percent), right=True),
-    Column(("", "error", "÷ limit"), _figure("error_over_limit", over_limit), right=True),
+    Column(("× vs", "eager", "events"), _figure("speedup", decimals), right=True, spare=1),
+    Column(("fusion", "bound", "×"), _figure("fusion_bound", decimals), right=True, spare=7),
+    Column(("share", "of it", "%"), _figure("share_of_bound", percent), right=True, spare=6),
+    Column(("", "error", "÷ limit"), _figure("error_over_limit", over_limit), right=True, spare=3),
 )
 
 
@@ -360,7 +377,3 @@ def _legend(comparison: Comparison) -> list[str]:
 
 def _bullets(texts: Iterable[str]) -> str:
     return "\n".join(f"- {escaped(text)}" for text in texts)
-
-
-def _wrapped(texts: Iterable[str]) -> str:
-    return "\n".join(textwrap.fill(text, 158, subsequent_indent="  ", break_long_words=False) for text in texts)

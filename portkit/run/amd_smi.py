@@ -3,6 +3,7 @@
 It comes with ROCm, and by itself from PyPI; without it what it tells is null with that reason.
 Torch hides and reorders devices (``HIP_VISIBLE_DEVICES``, ``ROCR_VISIBLE_DEVICES``), the
 library does not, so a device is found by its PCI address, else by its UUID, and never by its index.
+Partitions of one package share both.
 
 Written from the library's source; not yet run on AMD hardware.
 """
@@ -11,10 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-REMEDY: Final = "for clocks, power, temperature and partitions: pip install the amdsmi of ROCm's version"
+REMEDY: Final = (
+    "for clocks, power, temperature, partitions and other processes: pip install /opt/rocm/share/amd_smi,"
+    " which is the amdsmi of the ROCm that is installed"
+)
 
 NO_VALUE: Final = "N/A"
 """What the library says where a device has no such figure."""
@@ -48,15 +53,22 @@ def handle_of(library: Any, properties: Any) -> Any:
     Raises:
         UnreadableError: it lists no such device, or several that can't be told apart.
     """
-    handles = list(library.amdsmi_get_processor_handles())
-    same = [handle for handle in handles if _is_at(library, handle, pci_address(properties))]
-    if len(same) != 1:  # partitions of one package share an address
-        uuid = hip_uuid(properties)
-        same = [handle for handle in same or handles if uuid and _uuid(library, handle) == uuid]
+    same = handles_of(library, properties)
     if len(same) == 1:
         return same[0]
     found = f"lists {len(same)} devices of" if same else "lists no device of"
-    raise UnreadableError(f"amd-smi {found} the address and UUID that torch gives; {len(handles)} in all")
+    total = len(library.amdsmi_get_processor_handles())
+    raise UnreadableError(f"amd-smi {found} the address and UUID that torch gives; {total} in all")
+
+
+def handles_of(library: Any, properties: Any) -> list[Any]:
+    """The library's handles at a device's address and of its UUID: several where a package is partitioned."""
+    handles = list(library.amdsmi_get_processor_handles())
+    address, uuid = pci_address(properties), hip_uuid(properties)
+    same = [handle for handle in handles if address and address_of(library, handle) == address]
+    if len(same) == 1:
+        return same
+    return [handle for handle in same or handles if uuid and uuid_of(library, handle) == uuid] or same
 
 
 def pci_address(properties: Any) -> str | None:
@@ -69,12 +81,31 @@ def pci_address(properties: Any) -> str | None:
 
 
 def hip_uuid(properties: Any) -> str | None:
-    """The unique number of a GPU as HIP writes it, ``de8287300da37c72``: torch has its characters as bytes."""
+    """The unique number of a GPU as HIP writes it, ``de8287300da37c72``: torch has its characters as bytes.
+
+    None where the device has none: HIP then writes ``XX`` or zeros.
+    """
     text = str(getattr(properties, "uuid", "")).removeprefix("GPU-").replace("-", "")
     try:
-        return bytes.fromhex(text).decode("ascii").lower() or None
+        return _unique(bytes.fromhex(text).decode("ascii"))
     except ValueError:
         return None
+
+
+def address_of(library: Any, handle: Any) -> str | None:
+    """Domain, bus and device of a handle, as :func:`pci_address` has them; None where it has no address."""
+    return _text(lambda: library.amdsmi_get_gpu_device_bdf(handle)).lower().partition(".")[0] or None
+
+
+def uuid_of(library: Any, handle: Any) -> str | None:
+    """The unique number of a handle, as :func:`hip_uuid` has it; the serial number of older libraries is the same."""
+    told = _text(lambda: library.amdsmi_get_gpu_enumeration_info(handle)["hip_uuid"])
+    return _unique(told) or _unique(_text(lambda: library.amdsmi_get_gpu_asic_info(handle)["asic_serial"]))
+
+
+def serial(uuid: str | None, address: str | None, machine: str) -> str:
+    """What tells a device from all others: GCDs of a package may have one UUID, and lie at two addresses."""
+    return f"{uuid or machine} {address}" if address else uuid or machine
 
 
 def partition_of(library: Any, handle: Any) -> str | None:
@@ -96,19 +127,19 @@ def partitions(properties: Sequence[Any]) -> list[str | None]:
 
 
 def _partition(library: Any, properties: Any) -> str | None:
+    """The modes of a package are told by the first of its partitions alone, or by all alike."""
     with contextlib.suppress(Exception):  # the library's own, or a version of the package without the function
-        return partition_of(library, handle_of(library, properties))
+        told = {partition_of(library, handle) for handle in handles_of(library, properties)} - {None}
+        return told.pop() if len(told) == 1 else None
     return None
 
 
-def _is_at(library: Any, handle: Any, address: str | None) -> bool:
-    told = _text(lambda: library.amdsmi_get_gpu_device_bdf(handle)).lower()
-    return address is not None and told.startswith(f"{address}.")
+_UNIQUE = re.compile(r"(?:gpu-|0x)?((?!0+$)[0-9a-f]{16})")
 
 
-def _uuid(library: Any, handle: Any) -> str:
-    told = _text(lambda: library.amdsmi_get_gpu_enumeration_info(handle)["hip_uuid"])
-    return told.removeprefix("GPU-").lower()
+def _unique(told: str) -> str | None:
+    match = _UNIQUE.fullmatch(told.strip().lower())
+    return match[1] if match else None
 
 
 def _text(ask: Callable[[], Any]) -> str:

@@ -42,7 +42,7 @@ from portkit.plan.expand import Emulate, Selection, default_tier, expand
 from portkit.plan.matrix import check_kernel_files, read_matrix
 from portkit.run.counters.counting import FUNCTIONS
 from portkit.run.counters.taking import COUNTERS_OPTION, Choice, Counting, is_counted, open_profiler, take_counters
-from portkit.run.devices import choose_devices, measured_devices
+from portkit.run.devices import choose_devices, measured_devices, partitions_of
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Job, Limits, Watch
 from portkit.run.limits import check_seconds, default_memory
@@ -120,6 +120,7 @@ def prepare(
             tier=tier,
             targets=selection,
             present=present,
+            partitions=partitions_of(host.devices),
             emulatable=_emulatable(targets.values()),
             emulate=emulate,
             triton=introspection.host.triton,

@@ -15,6 +15,7 @@ from portkit.run.capture import Recorder
 from portkit.run.classify import classify, failing_line
 from portkit.run.evaluate import work_of
 from portkit.run.inputs import InputMaker, InputsTooLargeError
+from portkit.run.loaded import disagreements
 from portkit.run.miscompiled import miscompilation
 from portkit.run.shim import Answers, ClaimDevice
 
@@ -54,8 +55,11 @@ class Builder:
             build=build if build.launches else None,
             work=work,
             asked=dict(self.answers.asked),
-            nulls={**_nulls(build, outcome), **_left_out(idle), **why_no_work},
+            nulls={**_nulls(build, outcome), **self._doubts(build), **_left_out(idle), **why_no_work},
         )
+
+    def _doubts(self, build: Build) -> dict[str, str]:
+        return disagreements(build, self.recorder.target.architecture)
 
     def _capture(self, cell: Cell, make: InputMaker) -> BaseException | None:
         """Call the fused function; what it raises is the compiler's, the options' or its own refusal."""

@@ -1,8 +1,8 @@
 """Wrong results that every verdict must refuse, where they apply.
 
-``all_zeros``, ``one_element_off`` (by a visible amount), ``rows_swapped`` (two unequal
-ones) and ``stale_output`` (the right output for other inputs). Each is given to the same
-check as the fused result. One that does not apply (an output of one row has none to
+``all_zeros``, ``one_element_off`` (by a visible amount), ``rows_swapped`` (pairs of unequal
+ones from first to last, each pair by itself) and ``stale_output`` (the right output for other
+inputs). Each is given to the same check as the fused result. One that does not apply (an output of one row has none to
 swap; an output that no input changes is never stale; one without elements can't be wrong) is left out.
 """
 
@@ -15,6 +15,9 @@ import torch
 
 VISIBLE = 1 / 16
 """Relative error of one element that every check must see."""
+
+SWAPPED = 8
+"""Rows, spread evenly from the first to the last, each of which is swapped with another of them."""
 
 
 class Check(Protocol):
@@ -46,53 +49,63 @@ def controls(
     """
     if reference.numel() == 0:
         return {}
-    wrongs = {
-        "all_zeros": (
-            torch.zeros(1, dtype=torch.uint8, device=reference.device).to(dtype).expand(reference.numel()),
-            None,
-        ),
+    zeros = torch.zeros(1, dtype=torch.uint8, device=reference.device).to(dtype).expand(reference.numel())
+    wrongs: dict[str, list[Wrong]] = {
+        "all_zeros": [(zeros, None)],
         "one_element_off": _one_element_off(check, dtype, reference, scale),
         "rows_swapped": _rows_swapped(dtype, reference),
         "stale_output": _stale(dtype, reference, stale),
     }
-    return {name: check.refuses(*wrong) for name, wrong in wrongs.items() if wrong is not None}
+    return {name: all(check.refuses(*wrong) for wrong in each) for name, each in wrongs.items() if each}
 
 
 Wrong = tuple[torch.Tensor, torch.Tensor | None]
 
 
-def _one_element_off(check: Check, dtype: torch.dtype, reference: torch.Tensor, scale: float) -> Wrong | None:
+def _one_element_off(check: Check, dtype: torch.dtype, reference: torch.Tensor, scale: float) -> list[Wrong]:
     """The first finite one of some spread elements, made wrong by a visible amount."""
     flat = reference.reshape(-1)
     at = torch.arange(0, flat.numel(), max(flat.numel() // 1024, 1), device=flat.device)
     at = check.firm(at)
     at = at[flat[at].to(dtype).to(torch.float64).isfinite()][:1]
     if at.numel() == 0:
-        return None
+        return []
     right = flat[at].to(torch.float64)
     if dtype is torch.bool:
-        return right == 0, at
+        return [(right == 0, at)]
     visible = max(VISIBLE, 4 * torch.finfo(dtype).eps) * (right.abs() + scale) if dtype.is_floating_point else 1
-    return (right + visible).to(dtype), at
+    return [((right + visible).to(dtype), at)]
 
 
-def _rows_swapped(dtype: torch.dtype, reference: torch.Tensor) -> Wrong | None:
-    """The first row and one unequal to it, changing places; None where there is none."""
+def _rows_swapped(dtype: torch.dtype, reference: torch.Tensor) -> list[Wrong]:
+    """Pairs of rows that change places: each of some spread ones with that of them which is least like it."""
     if reference.dim() < 2 or reference.numel() == 0:
-        return None
+        return []
     length = reference.shape[-1]
     rows = reference.reshape(-1, length)
-    for i in range(1, min(rows.shape[0], 64)):
-        if not torch.equal(rows[0], rows[i]):
-            columns = torch.arange(length, device=rows.device)
-            return rows[[i, 0]].reshape(-1).to(dtype), torch.cat([columns, columns + i * length])
-    return None
+    spread = torch.linspace(0, rows.shape[0] - 1, min(SWAPPED, rows.shape[0]), dtype=torch.float64).long().tolist()
+    columns = torch.arange(length, device=rows.device)
+    return [
+        (rows[[j, i]].reshape(-1).to(dtype), torch.cat([columns + i * length, columns + j * length]))
+        for i, j in _unlike(rows[spread], spread)
+    ]
 
 
-def _stale(dtype: torch.dtype, reference: torch.Tensor, stale: torch.Tensor | None) -> Wrong | None:
+def _unlike(rows: torch.Tensor, names: list[int]) -> list[tuple[int, int]]:
+    """Each row with the one that differs from it most in one element, by their names; none where all are equal."""
+    wide = rows.to(torch.complex128 if rows.is_complex() else torch.float64)
+    pairs = []
+    for name, row in zip(names, wide, strict=True):
+        distance, other = (wide - row).abs().nan_to_num(0.0).amax(dim=-1).max(dim=0)
+        if distance > 0:
+            pairs.append((min(name, names[other]), max(name, names[other])))
+    return list(dict.fromkeys(pairs))
+
+
+def _stale(dtype: torch.dtype, reference: torch.Tensor, stale: torch.Tensor | None) -> list[Wrong]:
     if stale is None or stale.shape != reference.shape or torch.equal(stale, reference):
-        return None
-    return stale.reshape(-1).to(dtype), None
+        return []
+    return [(stale.reshape(-1).to(dtype), None)]
 
 
 def differing(wrongs: Mapping[str, bool]) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
 from portkit.errors import HostError
 from portkit.model import Device, Evidence, Host, PlannedCell
@@ -36,6 +38,30 @@ def parse_devices(options: Sequence[str]) -> frozenset[int] | None:
     if wrong := [word for word in words if not word.isdecimal()]:
         raise HostError(f"not the index of a GPU: {wrong[0]!r}", place=OPTION, remedy="write some such as 0,2")
     return frozenset(int(word) for word in words) or None
+
+
+WHOLE: Final = frozenset({"SPX", "SPX/NPS1"})
+"""Modes of an AMD package that is not partitioned."""
+
+
+def partitions_of(devices: Sequence[Device]) -> dict[str, str]:
+    """Target → partition modes of its devices; without those that are whole, or whose modes nobody knows.
+
+    Raises:
+        HostError: devices of one target have different modes, so that its cells would be of neither.
+    """
+    modes: dict[str, set[str | None]] = defaultdict(set)
+    for device in devices:
+        modes[device.target].add(None if device.partition in WHOLE else device.partition)
+    for target, found in modes.items():
+        if len(found) > 1:
+            have = "; ".join(f"{x.index}: {x.partition}" for x in devices if x.target == target)
+            raise HostError(
+                f"the GPUs of target {target} are partitioned in different ways",
+                place=OPTION,
+                remedy=f"choose those of one mode with {OPTION}: {have}",
+            )
+    return {target: mode for target, (mode,) in modes.items() if mode}
 
 
 def measured_devices(devices: Sequence[Device], cells: Sequence[PlannedCell]) -> tuple[Device, ...]:

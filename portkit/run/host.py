@@ -47,8 +47,15 @@ _SETTINGS = (
     "CUDA_LAUNCH_BLOCKING",
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "AMD_SERIALIZE_KERNEL",
+    "HIP_LAUNCH_BLOCKING",
+    "HIP_FORCE_DEV_KERNARG",
+    "GPU_MAX_HW_QUEUES",
     "HSA_OVERRIDE_GFX_VERSION",
     "HSA_XNACK",
+    "HIPBLASLT_*",
+    "ROCBLAS_*",
+    "TORCH_ROCM_*",
+    "PYTORCH_TUNABLEOP_*",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_HIP_ALLOC_CONF",
@@ -79,7 +86,7 @@ def probe_host(target_files: Sequence[str] = ()) -> Host:
     salt = _salt()
     torch, triton = _module("torch"), _module("triton")
     return Host(
-        host_id=_hashed(salt, _machine()),
+        host_id=_hashed(salt, machine()),
         system=_system(),
         python=platform.python_version(),
         torch=_version(torch),
@@ -102,7 +109,7 @@ def relevant_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def device_id_of(serial: str) -> str:
-    """The salted hash of a device's UUID, as :attr:`portkit.model.Device.device_id` has it."""
+    """The salted hash of what tells a device from others, as :attr:`portkit.model.Device.device_id` has it."""
     return _hashed(_salt(), serial)
 
 
@@ -158,7 +165,6 @@ def _device(index: int, properties: Any, catalog: Catalog, salt: bytes) -> Devic
     rocm = rocm_host.is_amd(properties)
     arch = rocm_host.architecture(properties) if rocm else f"sm_{properties.major}{properties.minor}"
     units, memory = properties.multi_processor_count, properties.total_memory
-    serial = getattr(properties, "uuid", None) or f"{_machine()} {getattr(properties, 'pci_bus_id', index)}"
     return Device(
         index=index,
         name=properties.name,
@@ -166,8 +172,12 @@ def _device(index: int, properties: Any, catalog: Catalog, salt: bytes) -> Devic
         architecture=arch,
         memory_bytes=memory,
         units=units,
-        device_id=_hashed(salt, rocm_host.serial(properties, str(serial)) if rocm else str(serial)),
+        device_id=_hashed(salt, rocm_host.serial_of(properties, machine()) if rocm else _serial(properties, index)),
     )
+
+
+def _serial(properties: Any, index: int) -> str:
+    return str(getattr(properties, "uuid", None) or f"{machine()} {getattr(properties, 'pci_bus_id', index)}")
 
 
 def _target(catalog: Catalog, name: str, arch: str, units: int, memory: int) -> str:
@@ -179,7 +189,8 @@ def _system() -> str:
     return f"{platform.system()} {release} {platform.machine()}"
 
 
-def _machine() -> str:
+def machine() -> str:
+    """What tells this host from others; to be hashed, never to be written."""
     return _read("/etc/machine-id") or platform.node()
 
 

@@ -1,6 +1,7 @@
-"""What the driver says of a kernel that it has loaded, beside what binary and rules say.
+"""What compiler and driver say of a kernel, beside what binary and rules say.
 
-CUDA and HIP give both answers alike; their libraries differ in name alone.
+LLVM writes into AMD's assembly how many waves a SIMD holds. CUDA and HIP give both of
+the driver's answers alike; their libraries differ in name alone.
 
 Sources: ``cuOccupancyMaxActiveBlocksPerMultiprocessor`` of the CUDA driver API,
 ``hipModuleOccupancyMaxActiveBlocksPerMultiprocessor`` of HIP's runtime API.
@@ -8,12 +9,16 @@ Sources: ``cuOccupancyMaxActiveBlocksPerMultiprocessor`` of the CUDA driver API,
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from portkit.model import Build, Launch, Loaded, Platform, Target
+from portkit.model import Architecture, Build, Launch, Loaded, Platform, Target
+from portkit.run.binaries.amdgcn_text import WAVES
+from portkit.targets.occupancy import waves_per_simd
 
 _CALLS: Final[Mapping[Platform, tuple[str, str]]] = {
     Platform.CUDA: ("libcuda.so.1", "cuOccupancyMaxActiveBlocksPerMultiprocessor"),
@@ -35,12 +40,22 @@ def ask_driver(kernel: Any, target: Target, threads: int) -> Loaded:
     return Loaded(kernel.n_regs, blocks)
 
 
-def disagreements(build: Build) -> dict[str, str]:
-    """Where the driver says otherwise than binary and rules, by the figure that is then in doubt."""
+def disagreements(build: Build, architecture: Architecture) -> dict[str, str]:
+    """Where compiler or driver say otherwise than binary and rules, by the figure that is then in doubt."""
     found: dict[str, str] = {}
     for launch in build.launches:
-        found = {**_of_launch(launch), **found}
+        found = {**_of_compiler(launch, architecture), **_of_launch(launch), **found}
     return found
+
+
+def _of_compiler(launch: Launch, architecture: Architecture) -> dict[str, str]:
+    raw = launch.resources.raw
+    if WAVES not in raw or not architecture.sourced:
+        return {}
+    rules = waves_per_simd(architecture, launch.resources.registers_per_thread, raw["sgpr_count"])
+    if raw[WAVES] == rules:
+        return {}
+    return {"build.occupancy": f"{launch.kernel}: LLVM says {raw[WAVES]} waves on a SIMD, the rules {rules}"}
 
 
 def _of_launch(launch: Launch) -> dict[str, str]:
@@ -59,11 +74,26 @@ def _of_launch(launch: Launch) -> dict[str, str]:
 
 
 def _blocks(platform: Platform, function: int, threads: int, shared_bytes: int) -> int | None:
-    call = _call(*_CALLS[platform])
+    library, name = _CALLS[platform]
+    call = _call(loaded_path(library), name)
     blocks = ctypes.c_int()
     if call is None or call(ctypes.byref(blocks), function, threads, shared_bytes) != 0:
         return None
     return blocks.value
+
+
+def loaded_path(library: str, maps: Path = Path("/proc/self/maps")) -> str:
+    """Where this process has a library from; its own name where it has not.
+
+    A wheel of torch may bring its own runtime. A second one, from the system, would take the
+    first one's handle of a kernel for an address.
+    """
+    with contextlib.suppress(OSError):
+        for line in maps.read_text().splitlines():
+            _, _, path = line.partition("/")
+            if path.rpartition("/")[2].startswith(library.removesuffix(".1")):
+                return f"/{path}"
+    return library
 
 
 @functools.cache

@@ -32,6 +32,7 @@ from portkit.run import stages
 from portkit.run.baselines import DeviceLostError, SampleError, Tried, Wanted, try_baselines
 from portkit.run.calls import timed_call
 from portkit.run.classify import classify, describe
+from portkit.run.device_faults import names_fault
 from portkit.run.device_state import open_monitor
 from portkit.run.evaluate import Evaluation, Observe, Runner, StageFailed, evaluate, work_of
 from portkit.run.families import nearest_small_shape
@@ -52,18 +53,6 @@ Sanitize = Callable[[Cell, Shape], Sanitized]
 IDLE = "a repeated call does nothing on the device: it returns what an earlier call made"
 """Why a function that keeps its results is not timed."""
 
-_FAULTS = (
-    "illegal memory access",
-    "misaligned address",
-    "illegal instruction",
-    "illegal address",
-    "unspecified launch failure",
-    "device-side assert",
-    "hardware exception",
-    "memory access fault",
-)
-"""What CUDA and HIP call a fault of the running kernel, in lower case."""
-
 _LOST = (
     "gpu is lost",
     "fallen off the bus",
@@ -74,7 +63,7 @@ _LOST = (
     "uncorrectable nvlink error",
     "device lost",
 )
-"""What they, NVML and the driver say of a device that is gone or broken, in lower case."""
+"""What CUDA, HIP, NVML and the driver say of a device that is gone or broken, in lower case."""
 
 _LAUNCH = ("cuda error", "hip error", "triton error [")
 """How other errors of driver and runtime begin, in lower case."""
@@ -142,7 +131,7 @@ def measure_cell(  # noqa: PLR0913 - all but three by keyword
         outcome=worst_outcome([done.outcome, *([lacking] if lacking else [])]),
         verdict=done.verdict,
         build=done.build,
-        nulls={**nulls, **done.nulls, **_doubts(done.build)},
+        nulls={**nulls, **done.nulls, **_doubts(done.build, target)},
         blobs={"fingerprint": done.fingerprint},
     )
     judged = _sanitized(judged, case, sanitize)
@@ -161,8 +150,8 @@ def measure_cell(  # noqa: PLR0913 - all but three by keyword
             tried = tried.without(failed.name, failed.found)
 
 
-def _doubts(build: Build | None) -> dict[str, str]:
-    return {"build": "launches were not recorded"} if build is None else disagreements(build)
+def _doubts(build: Build | None, target: Target) -> dict[str, str]:
+    return {"build": "launches were not recorded"} if build is None else disagreements(build, target.architecture)
 
 
 def _sanitized(judged: CellResult, case: KernelCase, sanitize: Sanitize | None) -> CellResult:
@@ -181,7 +170,7 @@ def device_failure(error: BaseException, stage: Stage) -> Outcome | None:
     if isinstance(error, OutOfResources):
         return Outcome(Status.OUT_OF_RESOURCES, Stage.LIMITS, describe(error))
     text = str(error).lower()
-    if any(fault in text for fault in (*_FAULTS, *_LOST)):
+    if names_fault(text) or any(sign in text for sign in _LOST):
         return Outcome(Status.DEVICE_FAULT, stage, describe(error))
     if any(sign in text for sign in _LAUNCH):
         return Outcome(Status.LAUNCH_ERROR, stage, describe(error))

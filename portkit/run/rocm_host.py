@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from portkit.model import Device
-from portkit.run.amd_smi import partitions, pci_address
+from portkit.run.amd_smi import hip_uuid, partitions, pci_address, serial
 
 _MODULE: Final = Path("/sys/module/amdgpu")
 
@@ -34,10 +34,14 @@ def features(properties: Any) -> tuple[str, ...]:
     return tuple(part for part in str(properties.gcnArchName).split(":")[1:] if part)
 
 
-def serial(properties: Any, told: str) -> str:
-    """What tells a device from all others: GCDs of a package may have one UUID, and lie at two addresses."""
-    address = pci_address(properties)
-    return f"{told} {address}" if address else told
+def serial_of(properties: Any, machine: str) -> str:
+    """What tells a device from all others, as :func:`~portkit.run.amd_smi.serial` writes it.
+
+    Args:
+        properties: torch's properties of the device.
+        machine: its host, for a device without a unique number.
+    """
+    return serial(hip_uuid(properties), pci_address(properties), machine)
 
 
 def of_rocm(devices: Sequence[Device], properties: Sequence[Any]) -> tuple[Device, ...]:

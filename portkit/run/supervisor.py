@@ -34,6 +34,7 @@ import torch
 from triton.runtime.cache import triton_key
 
 from portkit.model import Baseline, Cell, CellResult, Evidence, Outcome, Stage, Status
+from portkit.run.device_faults import ABORTS, aborted_by_runtime
 from portkit.run.gpus import Gpus, portion, split
 from portkit.run.jobs import (
     AllDone,
@@ -55,6 +56,7 @@ from portkit.run.jobs import (
 )
 from portkit.run.limits import DEVICE_SECONDS, GIB
 from portkit.run.output import Output
+from portkit.run.portions import divide
 from portkit.run.preload import OFF, is_wanted, load_compiler
 from portkit.run.probes import unprobed
 from portkit.run.processes import describe_exit, resident_bytes
@@ -239,23 +241,28 @@ class Supervisor:
                 _kill(worker)
 
     def _next(self) -> Pending | None:
-        """The first in the queue that need not wait for a GPU; where several share its cells, a portion of them."""
+        """A part of the first in the queue that need not wait for a GPU; the rest of it waits on."""
         for pending in self.queue:
             if job := self.gpus.claim(pending.chain[0]):
                 break
         else:
             return None
+        queued = [each.chain for each in self.queue]
         self.queue.remove(pending)
-        rest = pending.chain[1:]
-        if job.evidence is Evidence.MEASURED and job.cells:
-            waiting = len(job.cells) + sum(
-                len(x.cells) for p in self.queue for x in p.chain if x.devices == job.devices
-            )
-            job, left = split(job, portion(len(job.cells), waiting, self.gpus.left(job)))
-            if left:
-                self.queue.appendleft(replace(pending, chain=(left, *rest)))
-                rest = ()
-        return replace(pending, chain=(job, *rest))
+        if job.evidence is Evidence.MEASURED:
+            chain, left = self._portion((job, *pending.chain[1:]))
+        else:
+            chain, left = divide(pending.chain, queued, self.limits.workers)
+        if left:
+            self.queue.appendleft(replace(pending, chain=left))
+        return replace(pending, chain=chain)
+
+    def _portion(self, chain: Chain) -> tuple[Chain, Chain]:
+        """What a GPU takes of a chain that others of its kind share, and the rest."""
+        job, *rest = chain
+        waiting = len(job.cells) + sum(len(x.cells) for p in self.queue for x in p.chain if x.devices == job.devices)
+        job, left = split(job, portion(len(job.cells), waiting, self.gpus.left(job)))
+        return ((job,), (left, *rest)) if left else ((job, *rest), ())
 
     def _give_up_lost(self) -> None:
         """Answer for what waits for GPUs that are all lost."""
@@ -481,12 +488,14 @@ _OWN_FAULTS |= {Stage.CAPTURE: Status.CAPTURE_FAILED, Stage.REFERENCE: Status.RE
 
 def _death(worker: Worker, message: str) -> Outcome:
     """The outcome of a cell whose process ended in its stage."""
+    if worker.stage not in _OWN_FAULTS and aborted_by_runtime(worker.said):
+        return Outcome(Status.DEVICE_FAULT, Stage.RUN if worker.stage is Stage.COMPILE else worker.stage, message)
     if worker.stage is Stage.COMPILE:
         return Outcome(Status.COMPILER_CRASH, Stage.COMPILE, message)
     return Outcome(_OWN_FAULTS.get(worker.stage, Status.WORKER_LOST), worker.stage, message)
 
 
-_TELLING = ("LLVM ERROR", "error:", "Assertion", "Cannot select", "fatal", "Error:")
+_TELLING = ("LLVM ERROR", "error:", "Assertion", "Cannot select", "fatal", "Error:", *ABORTS)
 
 
 _FALSE_ALARMS = ("no matching matrix core intrinsic",)

@@ -16,8 +16,9 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
+from typing import Protocol
 
 from portkit.errors import CaseError
 from portkit.model import Cell, CellResult, Evidence, Outcome, Shape, Stage, Status, Target
@@ -48,11 +49,42 @@ from portkit.run.pinned import device_answers, device_refusal, only_device
 from portkit.run.sanitize import Sanitized, sanitize_cell
 from portkit.run.scrub import scrub
 from portkit.run.shim import install
+from portkit.run.stages import Stopwatch
 from portkit.run.stand_in import claimed, for_interpreting, under
 from portkit.run.texts import TextsOfBuilds
 from portkit.run.torch_settings import kept_settings
 
 RunCell = Callable[[Cell], CellResult]
+
+
+class Messages(Protocol):
+    """Where a worker tells how it gets on."""
+
+    def send(self, message: object) -> None:
+        """Tell it."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Passes messages on, and has the stages timed that they tell of."""
+
+    onwards: Messages
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+
+    def send(self, message: object) -> None:
+        """Pass a message on; a result with the seconds of its stages where its cell was measured."""
+        match message:
+            case Started():
+                self.stopwatch.begin()
+            case Entered(stage):
+                self.stopwatch.enter(stage)
+            case Compiling():
+                self.stopwatch.enter(Stage.COMPILE)
+            case Trying():
+                self.stopwatch.enter(Stage.BASELINE)
+            case Finished(result) if result.evidence is Evidence.MEASURED:
+                message = Finished(replace(result, stage_seconds=self.stopwatch.seconds()))
+        self.onwards.send(message)
 
 
 @dataclass(frozen=True)
@@ -65,6 +97,10 @@ class Means:
 
 def work(job: Job, connection: Connection) -> None:
     """Run every cell of the job and send each result as soon as it is there."""
+    _work(job, Timed(connection))
+
+
+def _work(job: Job, connection: Messages) -> None:
     if job.evidence is Evidence.MEASURED and not _take_device(job, connection):
         return
     if job.probe:
@@ -74,7 +110,7 @@ def work(job: Job, connection: Connection) -> None:
     work_through(job, _prepare(job, connection), connection)
 
 
-def _take_device(job: Job, connection: Connection) -> bool:
+def _take_device(job: Job, connection: Messages) -> bool:
     """Leave this process its GPU alone, and tell whether that answers."""
     if job.device is not None:  # before CUDA or HIP is initialised in this process
         os.environ.update(only_device(job.device.index, os.environ))
@@ -83,7 +119,7 @@ def _take_device(job: Job, connection: Connection) -> bool:
     return refusal is None
 
 
-def work_through(job: Job, means: Means, connection: Connection) -> None:
+def work_through(job: Job, means: Means, connection: Messages) -> None:
     """Run cells in order, up to one that leaves the process unusable."""
     for number, cell in enumerate(job.cells):
         os.write(sys.stderr.fileno(), mark(number))
@@ -102,7 +138,7 @@ def work_through(job: Job, means: Means, connection: Connection) -> None:
             return
 
 
-def _prepare(job: Job, connection: Connection) -> Means:
+def _prepare(job: Job, connection: Messages) -> Means:
     makers = {
         Evidence.COMPILED: _builder,
         Evidence.EMULATED: _emulator,
@@ -116,7 +152,7 @@ def _prepare(job: Job, connection: Connection) -> Means:
         return Means(lambda cell: CellResult(cell, job.evidence, outcome))
 
 
-def _builder(job: Job, connection: Connection) -> Means:
+def _builder(job: Job, connection: Messages) -> Means:
     target = _target(job)
     if why := _no_limits(target):
         missing = Outcome(Status.BACKEND_MISSING, Stage.LIMITS, f"{why}, so a build can't be judged")
@@ -133,7 +169,7 @@ def _builder(job: Job, connection: Connection) -> Means:
     return Means(with_texts(Builder(case, recorder, answers, mode, job.seed).build_cell, recorder.texts))
 
 
-def _emulator(job: Job, connection: Connection) -> Means:
+def _emulator(job: Job, connection: Messages) -> Means:
     target = _target(job)
     if why := _no_limits(target):
         missing = Outcome(Status.BACKEND_MISSING, Stage.LIMITS, f"{why}, so its build can't be judged")
@@ -151,7 +187,7 @@ def _emulator(job: Job, connection: Connection) -> Means:
     return Means(with_texts(lambda cell: emulate_cell(case, cell, emulator, recorder, seed=job.seed), recorder.texts))
 
 
-def _interpreter(job: Job, connection: Connection) -> Means:
+def _interpreter(job: Job, connection: Messages) -> Means:
     platform = for_interpreting()
     with platform:
         case = load_case(job.source)
@@ -159,7 +195,7 @@ def _interpreter(job: Job, connection: Connection) -> Means:
     return Means(lambda cell: interpret_cell(case, cell, seed=job.seed))
 
 
-def _device(job: Job, connection: Connection) -> Means:
+def _device(job: Job, connection: Messages) -> Means:
     target = _target(job)
     case = load_case(job.source)
 

@@ -17,7 +17,7 @@ import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -42,8 +42,28 @@ def is_archive(path: Path) -> bool:
     return path.name.lower().endswith(ENDINGS)
 
 
-def unpack(archive: Path, folder: Path) -> None:
+def packed_as(path: Path) -> str | None:
+    """How a file is packed, by its first bytes, whatever its name; None for one that seems plain."""
+    with path.open("rb") as file:
+        start = file.read(max(map(len, _PACKED)))
+    return next((name for magic, name in _PACKED.items() if start.startswith(magic)), None)
+
+
+_PACKED: Final[Mapping[bytes, str]] = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"7z\xbc\xaf\x27\x1c": "7z",
+    b"PK\3\4": "zip",
+}
+
+
+def unpack(archive: Path, folder: Path) -> tuple[str, ...]:
     """Put the reports of an archive and their side folders into an empty folder.
+
+    Returns:
+        Names of archives within, which are not opened.
 
     Raises:
         ReportError: it can't be read, or it is not one to trust; the place names archive and member.
@@ -52,6 +72,7 @@ def unpack(archive: Path, folder: Path) -> None:
     take = _unpack_zip if archive.name.lower().endswith(".zip") else _unpack_tar
     with _named_errors(archive):
         take(archive, folder, budget)
+    return tuple(sorted(str(name) for name in budget.names if is_archive(Path(name))))
 
 
 @dataclass
@@ -86,6 +107,14 @@ class _Budget:
         in_side_folder = any(part.endswith(".blobs") for part in path.parts[:-1])
         return folder / path if path.suffix == ".jsonl" or in_side_folder else None
 
+    @contextmanager
+    def naming(self, name: str) -> Iterator[None]:
+        """Name the member that has no place on this disk: a name too long, or a folder where a file is."""
+        try:
+            yield
+        except OSError as error:
+            raise self.refused(name, f"can't be unpacked: {error.strerror or error}") from None
+
     def refused(self, name: str, why: str) -> ReportError:
         """The error of a member."""
         return ReportError(
@@ -100,7 +129,7 @@ def _unpack_zip(archive: Path, folder: Path, budget: _Budget) -> None:
             if (member.external_attr >> 16) & 0o170000 == 0o120000:
                 raise budget.refused(member.filename, "is a link")
             if target is not None and not member.is_dir():
-                with opened.open(member) as content:
+                with opened.open(member) as content, budget.naming(member.filename):
                     _copy(content, target, budget.spend)
 
 
@@ -112,7 +141,8 @@ def _unpack_tar(archive: Path, folder: Path, budget: _Budget) -> None:
                 raise budget.refused(member.name, "is a link, a device, a pipe or has holes")
             content = opened.extractfile(member) if target is not None else None
             if content is not None and target is not None:
-                _copy(content, target, lambda _: None)  # the whole stream is counted
+                with budget.naming(member.name):
+                    _copy(content, target, lambda _: None)  # the whole stream is counted
 
 
 def _tar(stream: _Unpacked) -> tarfile.TarFile:

@@ -17,13 +17,16 @@ from portkit.model import Counters, DeviceProbe, Header, Record, Work
 MOST: Final = 2**63 - 1
 """Greatest figure that there is: what the 64-bit counters of devices and of tables can hold."""
 
+LEAST: Final = 1e-99
+"""Least figure that there is beside 0: under it quotients leave the range of numbers."""
+
 _ABOVE_ZERO: Final[Mapping[type, tuple[str, ...]]] = {Work: ("fused_bytes", "unfused_bytes")}
 _EITHER_SIDE: Final = ("temperature_c", "event_overhead_us")  # °C; a difference of two clocks
 
 
 _JUDGED_PARTS: Final[Mapping[type, tuple[str, ...]]] = {
     Header: ("cells",),
-    Record: ("cell", "build", "baselines", "timing", "work", "seconds"),
+    Record: ("cell", "build", "baselines", "timing", "work", "seconds", "stage_seconds"),
 }
 """Parts whose figures must be possible, where not all must: a verdict may be what a wrong kernel made of it."""
 
@@ -31,7 +34,7 @@ _ANYTHING: Final = re.compile(r"^baselines\..*\.(error|limit)$|\.(options|raw)(\
 """Figures that a wrong baseline, a compiler or a vendor chose."""
 
 _SUSPECT: Final = (":-", "[-", ",-", "NaN", "Infinity", 'fused_bytes":0,', 'fused_bytes":0}')
-_LONG: Final = re.compile(r"[:\[,]\d{19}")
+_LONG: Final = re.compile(r"[:\[,]\d{19}|\de-\d{3}")
 """What the text of a line has in it where a figure can't be, though not only there."""
 
 _LARGE: Final = re.compile(r'"(\w+)":[\d.]+e\+')
@@ -83,6 +86,8 @@ def _why(value: float, place: str) -> str | None:
         return f"is {value}"
     if abs(value) > MOST:
         return f"is more than {MOST}"
+    if 0 < abs(value) < LEAST:
+        return f"is {value}, nearer to 0 than {LEAST}"
     return f"is {value}, less than 0" if value < 0 and not place.endswith(_EITHER_SIDE) else None
 
 

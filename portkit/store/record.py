@@ -75,6 +75,7 @@ def make_record(  # all but two by keyword
         asked=plain(result.asked),
         nulls=dict(result.nulls),
         seconds=result.seconds,
+        stage_seconds=dict(result.stage_seconds),
         device_id=result.device,
         blobs=dict(blobs or {}),
     )

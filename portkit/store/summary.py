@@ -7,16 +7,17 @@ report. A summary has no checksums: it is made of reports, and can be made again
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-from polars.exceptions import PolarsError
+from polars.exceptions import PanicException, PolarsError
 
 from portkit.errors import ReportError
 from portkit.model import Clock, Header, Record
 from portkit.store.alike import by_toolchain, sm_clock_mhz, version_set
-from portkit.store.figures import MOST
+from portkit.store.figures import LEAST, MOST
 from portkit.store.merge import Dataset
 
 ENDING: Final = ".parquet"
@@ -144,7 +145,7 @@ def scan(paths: Sequence[Path]) -> pl.LazyFrame:
 
 
 def _scan_one(path: Path) -> pl.LazyFrame:
-    try:
+    with damage_named([path]):
         frame = pl.scan_parquet(path)
         found = dict(frame.collect_schema())
         wrong = [name for name, kind in SCHEMA.items() if found.get(name) != kind]
@@ -152,9 +153,21 @@ def _scan_one(path: Path) -> pl.LazyFrame:
             raise _refused(path, f"has no column {wrong[0]!r} of a summary, or one of another type")
         frame = frame.select(*SCHEMA)
         _judge(path, frame)
-    except (PolarsError, OSError) as error:
-        raise _refused(path, f"can't be read as Parquet: {str(error).splitlines()[0][:200]}") from error
     return frame
+
+
+@contextmanager
+def damage_named(paths: Iterable[Path]) -> Iterator[None]:
+    """A damaged file is one error, wherever Polars meets the damage: pages are read when they are asked for.
+
+    Raises:
+        ReportError: the block met damage.
+    """
+    try:
+        yield
+    except (PolarsError, OSError, PanicException) as error:  # a panic is a fault of Polars that damage brought about
+        told = next(iter(str(error).splitlines()), "")[:200]
+        raise _refused(", ".join(map(str, paths)), f"can't be read as Parquet: {told}") from error
 
 
 def _judge(path: Path, frame: pl.LazyFrame) -> None:
@@ -172,12 +185,13 @@ def _facts() -> Iterator[pl.Expr]:
     for name, kind in SCHEMA.items():
         column = pl.col(name)
         if kind is pl.Float64:
-            yield ((column < 0) | (column > MOST) | ~column.is_finite()).sum().alias(name)
+            tiny = (column > 0) & (column < LEAST)
+            yield ((column < 0) | (column > MOST) | tiny | ~column.is_finite()).sum().alias(name)
         elif kind is pl.Int64 and name != "layout":
             yield (column < 0).sum().alias(name)
         elif name in _KNOWN and name != "layout":
             yield column.is_null().sum().alias(name)
 
 
-def _refused(path: Path, why: str, remedy: str = "make it anew with `portkit merge --summary`") -> ReportError:
+def _refused(path: Path | str, why: str, remedy: str = "make it anew with `portkit merge --summary`") -> ReportError:
     return ReportError(f"the summary {why}", place=str(path), remedy=remedy)

@@ -210,7 +210,7 @@ def test_probe_works_without_torch(monkeypatch):
 
 def test_identity_is_stable_per_salt_and_names_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(probe, "_module", lambda name: None)
-    monkeypatch.setattr(probe, "_machine", lambda: "node-7")
+    monkeypatch.setattr(probe, "machine", lambda: "node-7")
     monkeypatch.setenv(probe.SALT_VARIABLE, "a")
     first, again = probe.probe_host(), probe.probe_host()
     monkeypatch.setenv(probe.SALT_VARIABLE, "b")

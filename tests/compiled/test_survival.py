@@ -11,13 +11,13 @@ import pytest
 from workshop import CASES, Workshop
 
 from portkit.model import CaseSource, Cell, CellResult, Direction, Evidence, Outcome, Stage, Status
-from portkit.run.jobs import Finished, Job, Limits, Started, Unusable
+from portkit.run.jobs import Compiling, Entered, Finished, Job, Limits, Started, Trying, Unusable
 from portkit.run.limits import GIB, STAGE_SECONDS
 from portkit.run.output import KEPT_BYTES
 from portkit.run.processes import processes_of
 from portkit.run.session import Session
 from portkit.run.supervisor import Pending, Worker, cause_of_death
-from portkit.run.worker import Means, only_device, work_through
+from portkit.run.worker import Means, Timed, only_device, work_through
 
 SHAPES = ((1024,), (2048,), (4096,))
 
@@ -130,6 +130,31 @@ def test_a_process_gives_up_where_its_device_no_longer_answers():
     assert len(sent) == 6
 
 
+@pytest.mark.parametrize("evidence", [Evidence.MEASURED, Evidence.COMPILED])
+def test_a_measured_result_has_the_seconds_of_its_stages(evidence):
+    cells = tuple(Cell("case", Direction.FORWARD, shape, "float32", "default", "h200") for shape in SHAPES[:2])
+    sent = Sent()
+    told = Timed(sent)
+
+    def run(cell):
+        told.send(Entered(Stage.RUN))
+        told.send(Compiling("kernel"))
+        told.send(Entered(Stage.RUN))
+        told.send(Trying("liger"))
+        time.sleep(0.02 if cell is cells[0] else 0.0)
+        told.send(Entered(Stage.TIMING))
+        return CellResult(cell, evidence, Outcome(Status.PASSED))
+
+    work_through(Job(evidence, CaseSource("case"), cells), Means(run), told)
+    first, second = (message.result for message in sent if isinstance(message, Finished))
+    if evidence is Evidence.COMPILED:
+        assert not first.stage_seconds
+        return
+    assert list(first.stage_seconds) == [Stage.INPUTS, Stage.RUN, Stage.COMPILE, Stage.BASELINE, Stage.TIMING]
+    assert first.stage_seconds[Stage.BASELINE] >= 0.02 > second.stage_seconds[Stage.BASELINE]
+    assert sum(first.stage_seconds.values()) == pytest.approx(first.seconds, abs=5e-3)
+
+
 @pytest.mark.parametrize(
     ("stage", "status"),
     [
@@ -148,6 +173,32 @@ def test_the_stage_of_a_death_says_whose_fault_it_is(stage, status):
     outcome = cause_of_death(Worker(Pending((job,)), process, None, output, stage=stage))
     assert (outcome.status, outcome.stage) == (status, stage)
     assert outcome.message.endswith("signal SIGABRT: terminate called")
+
+
+FAULTED = "Memory access fault by GPU node-1 (Agent handle: 0xca58750) on address 0x7fbb5f1a8000. Reason: Unknown."
+APERTURE = (
+    ":0:rocdevice.cpp :3006: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION:"
+    " The agent attempted to access memory beyond the largest legal address. code: 0x29"
+)
+
+
+@pytest.mark.parametrize("said", [FAULTED, APERTURE, "HW Exception by GPU node-2 (Agent handle: 0x1) reason :GPU Hang"])
+@pytest.mark.parametrize(
+    ("stage", "outcome"),
+    [
+        (Stage.RUN, (Status.DEVICE_FAULT, Stage.RUN)),
+        (Stage.TIMING, (Status.DEVICE_FAULT, Stage.TIMING)),
+        (Stage.COMPILE, (Status.DEVICE_FAULT, Stage.RUN)),  # of a kernel before it: the runtime looks on its own
+        (Stage.REFERENCE, (Status.REFERENCE_FAILED, Stage.REFERENCE)),
+    ],
+)
+def test_rocm_s_runtime_aborts_where_cuda_raises(stage, outcome, said):
+    process = SimpleNamespace(exitcode=-6, is_alive=lambda: False)
+    output = SimpleNamespace(of_cell=lambda number: f"a warning\n{said}\nAborted\n")
+    job = Job(Evidence.MEASURED, CaseSource("case"), ())
+    found = cause_of_death(Worker(Pending((job,)), process, None, output, stage=stage))
+    assert (found.status, found.stage) == outcome
+    assert found.message == f"signal SIGABRT: {said}"
 
 
 def test_a_device_is_counted_among_those_that_the_user_left_visible():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -39,13 +40,13 @@ def cells_of(names: Iterable[str], architectures: Iterable[str], dtypes: Sequenc
     ]
 
 
-def emulate(cells: Sequence[Cell], workers: int = 2) -> dict[Cell, CellResult]:
-    """Results by cell."""
+def emulate(cells: Sequence[Cell], workers: int | None = None) -> dict[Cell, CellResult]:
+    """Results by cell, of as many processes as there are cores for this one."""
     catalog = load_catalog()
     sources = {cell.case: CaseSource(cell.case, path=str(FILE)) for cell in cells}
     targets = {cell.target: catalog.get(cell.target) for cell in cells}
     planned = [PlannedCell(cell, Evidence.EMULATED) for cell in cells]
-    session = Session(Limits(workers=workers))
+    session = Session(Limits(workers or len(os.sched_getaffinity(0))))
     try:
         return {result.cell: result for result in session.results(chains_for(planned, sources, targets))}
     finally:

@@ -4,6 +4,7 @@ A selection by default; ``-m slow`` runs the whole quick tier. Every shape and v
 ``pytest --benchmark --portkit-matrix suite.yaml --portkit-tier full --portkit-target mi300x -k emulated``.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def results():
     prepared = prepare(SUITE, tier=None, selection=Selection(TARGETS), emulate=Emulate.ALL)
     sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
     emulated = [planned for planned in prepared.plan.cells if planned.evidence is Evidence.EMULATED]
-    session = Session(Limits(workers=2))
+    session = Session(Limits(workers=len(os.sched_getaffinity(0))))
 
     def run(labels=None):
         chosen = [planned for planned in emulated if labels is None or planned.label in labels]

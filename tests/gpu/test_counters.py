@@ -120,7 +120,7 @@ def test_driver_says_what_binary_and_rules_say(target, name, shape, variants):
         build = evaluate(case, cell_of(name, shape, target, variant=variant), runner, seed=0).build
         assert build.launches
         assert all(launch.loaded and launch.loaded.blocks_per_unit for launch in build.launches)
-        assert disagreements(build) == {}
+        assert disagreements(build, target.architecture) == {}
 
 
 MATRIX = """

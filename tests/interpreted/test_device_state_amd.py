@@ -114,7 +114,7 @@ def test_partitions_of_one_package_are_told_apart_by_their_uuids(device):
 @pytest.mark.parametrize(
     ("library", "given", "words"),
     [
-        (None, None, "pip install the amdsmi"),
+        (None, None, "pip install /opt/rocm/share/amd_smi"),
         (AmdSmi(refuses="AMDSMI_STATUS_DRIVER_NOT_LOADED"), None, "amd-smi can't be used: AMDSMI_STATUS_DRIVER"),
         (AmdSmi(addresses=()), None, "amd-smi lists no device of the address and UUID that torch gives; 0 in all"),
         (AmdSmi(addresses=("0000:c1:00.0",) * 2, uuids=UUIDS[1:] * 2), None, "amd-smi lists 2 devices of"),
@@ -191,6 +191,23 @@ def test_partition_modes(monkeypatch, modes, expected):
     assert amd_smi.partitions([properties(), properties(0)]) == [expected] * 2
 
 
+@pytest.mark.parametrize("uuids", [UUIDS[1:] * 3, ("N/A",) * 3])
+def test_the_modes_of_a_partitioned_package_are_told_by_its_first_part(monkeypatch, uuids):
+    """Its parts share address and number; Linux has the modes at the first alone."""
+    library = AmdSmi(addresses=tuple(f"0000:c1:00.{part}" for part in range(3)), uuids=uuids)
+    monkeypatch.setattr(library, "amdsmi_get_gpu_compute_partition", lambda part: "N/A" if part else "CPX")
+    monkeypatch.setattr(library, "amdsmi_get_gpu_memory_partition", lambda part: "N/A" if part else "NPS4")
+    monkeypatch.setitem(sys.modules, "amdsmi", library)
+    assert amd_smi.partitions([properties()] * 3) == ["CPX/NPS4"] * 3
+
+
+def test_parts_that_contradict_each_other_tell_no_mode(monkeypatch):
+    library = AmdSmi(addresses=("0000:c1:00.0", "0000:c1:00.1"), uuids=UUIDS[1:] * 2)
+    monkeypatch.setattr(library, "amdsmi_get_gpu_compute_partition", lambda part: ("CPX", "DPX")[part])
+    monkeypatch.setitem(sys.modules, "amdsmi", library)
+    assert amd_smi.partitions([properties()]) == [None]
+
+
 def test_partition_modes_that_nobody_can_read(monkeypatch):
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     assert amd_smi.partitions([properties()]) == [None]
@@ -198,6 +215,6 @@ def test_partition_modes_that_nobody_can_read(monkeypatch):
     assert amd_smi.partitions([properties()]) == [None]
 
 
-@pytest.mark.parametrize("uuid", ["", "not hexadecimal", "ffff"])
+@pytest.mark.parametrize("uuid", ["", "not hexadecimal", "ffff", "5858" + "00" * 14, "30" * 16])
 def test_a_uuid_that_is_not_hip_s(uuid):
     assert amd_smi.hip_uuid(SimpleNamespace(uuid=uuid)) is None

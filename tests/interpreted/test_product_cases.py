@@ -258,3 +258,11 @@ def test_empty_tensors_give_empty_results(name, changed, shape):
     out = loaded(name).fused(**{**GIVEN[name], **changed})
     first = out[0] if isinstance(out, tuple) else out
     assert tuple(first.shape) == shape
+
+
+def test_cublaslts_epilogue_has_bias_and_activation_and_no_residual():
+    x, w, bias, residual = torch.rand(6, 40), torch.rand(8, 40), torch.rand(8), torch.rand(6, 8)
+    found = loaded("gemm_epilogue").baselines["cublaslt"](x=x, w=w, bias=bias, residual=residual)
+    exact = torch.nn.functional.gelu(x @ w.T + bias)  # the CPU's operator has no other form
+    torch.testing.assert_close(found, exact + residual)
+    assert list(loaded("gemm_epilogue_silu").baselines) == []

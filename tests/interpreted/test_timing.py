@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from portkit.errors import HostError
 from portkit.model import DeviceState
-from portkit.run.timing import statistics
+from portkit.run.timing import statistics, trace
 from portkit.run.timing.asked import parse_modes
 from portkit.run.timing.readings import named, throttle_reasons
 from portkit.run.timing.rounds import Bounds, until_settled
@@ -194,6 +196,14 @@ def test_a_call_is_what_lies_between_its_markers():
     assert [[each.name for each in call] for call in found] == [["a", "b"], ["c"]]
 
 
+def test_a_marker_is_known_by_the_name_of_its_descriptor():
+    """As AMD's tools write it."""
+    event = SimpleNamespace(
+        name=lambda: f"{MARKER}.kd", correlation_id=lambda: 7, start_ns=lambda: 1, duration_ns=lambda: 2
+    )
+    assert trace._activity(event) == Activity(MARKER, 7, 1, 2)
+
+
 def test_a_call_without_kernels_has_none():
     assert split(activities("flush", MARKER, MARKER), 1) == [[]]
 
@@ -283,6 +293,7 @@ def test_samples_come_back_from_the_side_folder():
     whole = samples(
         places=8,
         results=12,
+        order_seed=0,
         hold_ms={"events": 0.25},
         settled=True,
         late={"fused": 1},
@@ -293,6 +304,8 @@ def test_samples_come_back_from_the_side_folder():
     assert Samples.from_json(whole.to_json()) == whole
     stored = json.loads(whole.to_json())
     assert (stored["unit"], stored["samples"]["events"]["eager"][1]) == ("ns", 6_000_000)
+    del stored["order_seed"]  # as in reports of rounds that all had one order
+    assert Samples.from_json(json.dumps(stored).encode()) == dataclasses.replace(whole, order_seed=None)
 
 
 def test_states_before_during_and_after():

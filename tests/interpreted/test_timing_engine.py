@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+from collections import Counter
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from portkit.run.timing import engine, events, flush, modes
 from portkit.run.timing.engine import Options, measure
 from portkit.run.timing.events import LEAST_HOLD_MS, MOST_HOLD_MS, Hold, Sample, held, hold_for
 from portkit.run.timing.flush import Flush
+from portkit.run.timing.order import orders, shuffled
 from portkit.run.timing.places import COPIES, RESULTS, at_places, results_that_fit, scattered
 from portkit.run.timing.summary import summarize
 from portkit.run.timing.trace import Traced, TraceError
@@ -118,6 +120,55 @@ def test_nothing_is_collected_meanwhile(device, enabled):
         assert (set(seen), gc.isenabled()) == ({False}, enabled)
     finally:
         (gc.enable if before else gc.disable)()
+
+
+# --------------------------------------------------------------------------
+# Order
+
+
+def test_each_round_has_an_order_of_its_own_on_both_clocks(device, monkeypatch):
+    """A function that takes longer when it comes first: each of three pays for that in a third of the rounds."""
+    called = {"events": [], "trace": []}
+
+    def timed(clock, make):
+        def sampled(rounds, before):
+            rounds = [list(functions) for functions in rounds]
+            called[clock] += rounds
+            return [{name: make(2.0 if name == order[0] else 1.0) for name in order} for order in rounds]
+
+        return sampled
+
+    monkeypatch.setattr(engine, "sample_rounds", timed("events", lambda ms: Sample(ms, False)))
+    monkeypatch.setattr(engine, "trace_rounds", timed("trace", lambda ms: Traced(ms, 1)))
+    names = ["fused", "eager", "torch"]
+    samples = measure([functions(*names)], Options(1024), Monitor())
+    for clock, rounds in called.items():
+        series = samples.milliseconds[clock]
+        assert list(series) == names
+        assert rounds == orders(names, len(rounds), samples.order_seed)
+        for name in names:
+            assert [ms == 2.0 for ms in series[name]] == [order[0] == name for order in rounds]
+            assert 0.2 < sum(ms == 2.0 for ms in series[name]) / len(rounds) < 0.5
+
+
+def test_every_function_comes_at_every_place_and_after_every_other_about_equally_often():
+    names = ["fused", "eager", "torch", "compile"]
+    rounds = orders(names, 1000, 0)
+    assert all(sorted(order) == sorted(names) for order in rounds)
+    for place, name in itertools.product(range(4), names):
+        assert 200 < sum(order[place] == name for order in rounds) < 300  # 250 expected, 14 the standard deviation
+    neighbours = Counter(pair for order in rounds for pair in itertools.pairwise(order))
+    assert len(neighbours) == 12
+    assert all(200 < count < 300 for count in neighbours.values())
+
+
+def test_no_place_of_the_inputs_goes_with_an_order():
+    """Copies of the inputs come round every few rounds: each meets every order."""
+    places = [functions("fused", "eager") for _ in range(8)]
+    rounds = list(itertools.islice(shuffled(itertools.cycle(places)), 800))
+    for place in range(8):
+        first = sum(next(iter(each)) == "fused" for each in rounds[place::8])
+        assert 30 < first < 70
 
 
 # --------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import torch
 from portkit.model import Cell, Direction, KernelCase, Status, Work
 from portkit.run import verify
 from portkit.run.calls import Results
+from portkit.run.controls import controls
 from portkit.run.inputs import hash_tensors
 from portkit.run.reference import Reference
 from portkit.run.verify import Run, Tolerance, compare, judge, root_mean_square
@@ -118,6 +119,31 @@ def test_right_result_passes_with_all_controls_refused():
     assert outcome.status is Status.PASSED
     assert verdict.controls == {"all_zeros": True, "one_element_off": True, "rows_swapped": True}
     assert verdict.outputs[0].fused_error == 0.0
+
+
+class _SeesOnly:
+    """A check that looks at the first rows alone."""
+
+    def __init__(self, seen: int) -> None:
+        self.seen = seen
+
+    def refuses(self, wrong, at=None) -> bool:
+        return at is None or bool((at < self.seen).any())
+
+    def firm(self, at):
+        return at
+
+
+def test_rows_are_swapped_from_first_to_last_and_each_pair_must_be_refused():
+    reference = torch.arange(40.0, dtype=torch.float64).view(20, 2)
+    assert controls(_SeesOnly(40), torch.float32, reference, 1.0, None)["rows_swapped"] is True
+    assert controls(_SeesOnly(2), torch.float32, reference, 1.0, None)["rows_swapped"] is False
+    # Equal rows are none that can change places, and where some differ, those do.
+    assert "rows_swapped" not in controls(_SeesOnly(40), torch.float32, torch.ones(9, 3), 1.0, None)
+    reference = torch.ones(9, 3)
+    reference[8] = 2.0
+    assert controls(_SeesOnly(1), torch.float32, reference, 1.0, None)["rows_swapped"] is False
+    assert controls(_SeesOnly(27), torch.float32, reference, 1.0, None)["rows_swapped"] is True
 
 
 def test_wrong_element_is_named():

@@ -31,6 +31,7 @@ from portkit.run.interrupt import Interruptions
 from portkit.run.neighbours.use import Use
 from portkit.run.probes import OFF
 from portkit.store.journal import read_blob, read_report
+from portkit.store.merge import merge
 from portkit.targets.catalog import load_catalog
 
 DEVICES = tuple(Device(index, "NVIDIA H200", "h200", "sm_90", 150_000_000_000, 132, f"d{index}") for index in (0, 1))
@@ -96,7 +97,17 @@ def profiler(tmp_path, monkeypatch):
 def start(tmp_path, profiler):
     """Carries out a run up to its counters."""
 
-    def begin(*, devices=DEVICES[:1], watch=None, interruptions=None, failed=(), baselines=("eager",), **choices):
+    def begin(
+        *,
+        devices=DEVICES[:1],
+        host_id="h0",
+        cells=None,
+        watch=None,
+        interruptions=None,
+        failed=(),
+        baselines=("eager",),
+        **choices,
+    ):
         (tmp_path / "matrix.yaml").write_text("version: 1\n")
         source = CaseSource("softmax", path=str(tmp_path / "softmax.py"))
         case = CaseDeclaration(source, (), (), (), {name: {} for name in VARIANTS}, (Direction.FORWARD,), "5" * 16)
@@ -104,12 +115,12 @@ def start(tmp_path, profiler):
         prepared = Prepared(
             Matrix(str(tmp_path / "matrix.yaml"), (), ("h200",), {}, (), ()),
             Plan(tuple(planned), "quick", "0" * 16),
-            Introspection(host(devices=devices), {"softmax": case}, {}),
+            Introspection(host(devices=devices, host_id=host_id), {"softmax": case}, {}),
             {"h200": load_catalog().get("h200")},
         )
         chosen = Choices(tmp_path / "reports", probing=OFF, **choices)
         run = Run(prepared, planned, Answering(failed, baselines), chosen, interruptions or Interruptions(), watch)
-        for each in planned:
+        for each in planned[:cells]:
             run.record_of(each)
         return run
 
@@ -177,6 +188,30 @@ def test_each_device_counts_its_own_cells(start):
     assert set(devices.values()) == {"d0", "d1"}
     assert {key: counters.device_id for (key, _), counters in report.counters.items()} == devices
     assert watch.told[-1] == (3, 3)
+
+
+def test_a_run_goes_on_on_another_host_of_the_same_sku(start):
+    """Two GPUs of one host, then one of another: what the first measured and did not count is counted there."""
+    run = start(devices=DEVICES, host_id="h0", cells=2)
+    run.take_counters()  # not before all cells have their records
+    assert finish(run).partial is not None
+
+    elsewhere = replace(DEVICES[0], device_id="e0")
+    run = start(devices=(elsewhere,), host_id="h1", resume=run.journal.path, watch=(watch := Watching()))
+    run.take_counters()
+    report = finish(run)
+    assert report.partial is None
+    assert [(each.cell.variant, each.host_id, each.device_id) for each in report.records] == [
+        ("w4", "h0", "d0"),
+        ("w8", "h0", "d1"),
+        ("w16", "h1", "e0"),
+    ]
+    assert [(each.host_id, each.devices) for each in report.resumes] == [("h1", (elsewhere,))]
+    assert {counters.device_id for counters in report.counters.values()} == {"e0"}
+    assert watch.told[-1] == (3, 3)
+    merged = merge([run.journal.path])
+    assert [row.counters.device_id for row in merged.rows] == ["e0"] * 3
+    assert not merged.warnings
 
 
 def test_without_a_profiler_the_reason_is_written(start, profiler):

@@ -78,6 +78,16 @@ def test_all_is_counted(fake):
     assert told[-1] == 3
 
 
+def test_cells_share_the_time_of_the_runs_that_served_them(fake, monkeypatch):
+    monkeypatch.setattr(counting, "MOST_TASKS", 2)
+    start = time.monotonic()
+    shares = [found.seconds for found in counted(fake(), 3).values()]
+    took = time.monotonic() - start
+    assert shares[0] == shares[1]
+    assert 0 < 2 * shares[0] < took
+    assert sum(shares) == pytest.approx(took, abs=0.1)
+
+
 @pytest.mark.parametrize(
     ("calls", "duration_ms", "shown"), [(1, 0.002, 0), (2, 0.002, 0), (3, 0.003, 2), (5, 0.003, 2)]
 )

@@ -18,7 +18,7 @@ from portkit.plan.expand import Selection
 from portkit.render.table import render
 from portkit.run import benchmark
 from portkit.run.benchmark import Choices, Run, prepare
-from portkit.run.devices import choose_devices, parse_devices
+from portkit.run.devices import choose_devices, parse_devices, partitions_of
 from portkit.run.interrupt import Interruptions
 from portkit.run.neighbours.use import Use
 from portkit.run.probes import OFF, keep_probe
@@ -212,3 +212,32 @@ def test_an_outcome_without_a_worker_has_no_device(carry_out, monkeypatch):
     assert {record.outcome for record in report.records} == {
         Outcome(Status.WORKER_LOST, report.records[0].outcome.stage, "no worker answered for this cell")
     }
+
+
+def mi300x(index, partition, target="mi300x"):
+    return Device(index, "AMD Instinct MI300X", target, "gfx942", 192 << 30, 304, f"m{index}", partition=partition)
+
+
+@pytest.mark.parametrize(
+    ("modes", "found"),
+    [
+        (("SPX/NPS1", "SPX/NPS1"), {}),
+        (("SPX", "SPX/NPS1"), {}),
+        ((None, None), {}),
+        (("CPX/NPS4", "CPX/NPS4"), {"mi300x": "CPX/NPS4"}),
+        (("DPX/NPS2",), {"mi300x": "DPX/NPS2"}),
+    ],
+)
+def test_modes_of_devices_that_are_not_whole(modes, found):
+    assert partitions_of([mi300x(index, mode) for index, mode in enumerate(modes)]) == found
+
+
+def test_each_target_may_have_its_own_mode():
+    part = mi300x(1, "CPX/NPS1", target="mi300x38units")
+    assert partitions_of([mi300x(0, "SPX/NPS1"), part, *H200S]) == {"mi300x38units": "CPX/NPS1"}
+
+
+def test_one_target_in_two_modes_is_refused_with_what_to_choose():
+    with pytest.raises(HostError, match="the GPUs of target mi300x are partitioned in different ways") as caught:
+        partitions_of([mi300x(0, "CPX/NPS1"), mi300x(1, "CPX/NPS4")])
+    assert caught.value.remedy == "choose those of one mode with --portkit-devices: 0: CPX/NPS1; 1: CPX/NPS4"

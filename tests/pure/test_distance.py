@@ -94,13 +94,15 @@ def test_sampled_positions_spread_over_the_output(count):
     assert all(count * i // SAMPLES <= p for i, p in enumerate(positions) if count > SAMPLES)
 
 
-def report(folder, run_id, host_id, target, fingerprint, *, keep=True):
+def report(folder, run_id, host_id, target, fingerprint, *, keep=True, variants=("w8",)):
     host = factories.host(host_id=host_id)
     header = factories.header(run_id=run_id, host=host)
     journal = Journal.create(folder, header)
     address = journal.store_blob("fingerprint", fingerprint) if keep else "0" * 64
-    record = factories.record(Evidence.MEASURED, run=header, target=target, blobs={"fingerprint": address})
-    journal.append(replace(record, host_id=host_id))
+    for variant in variants:
+        of_cell = {"target": target, "variant": variant}
+        record = factories.record(Evidence.MEASURED, run=header, blobs={"fingerprint": address}, **of_cell)
+        journal.append(replace(record, host_id=host_id))
     journal.finish()
 
 
@@ -114,6 +116,12 @@ def test_a_merge_of_two_hosts_says_how_far_their_outputs_lie_apart(tmp_path):
     assert "h200 measured (run 20260102T030405Z-0000000a) and mi300x measured" in " ".join(text.split())
     assert "at most 2 ulp, 2.4e-07 absolute, 2.4e-07 relative over 1024 sampled elements" in " ".join(text.split())
     assert json.loads(render(comparison(dataset), "json"))["distances"][0]["outputs"][0]["max_ulp"] == 2
+
+
+def test_every_variant_is_compared_with_itself(tmp_path):
+    report(tmp_path / "a", "20260102T030405Z-0000000a", "a", "h200", printed([1.0]), variants=("w4", "w8"))
+    report(tmp_path / "b", "20260102T030406Z-0000000b", "b", "mi300x", printed([2.0]), variants=("w8", "w16"))
+    assert [each.variant for each in distances(merge([tmp_path]))] == ["w8"]
 
 
 def test_a_missing_fingerprint_is_said(tmp_path):

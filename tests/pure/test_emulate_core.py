@@ -48,6 +48,7 @@ def test_memory_gives_back_what_was_stored(size, shift):
 @pytest.mark.parametrize("shift", [0, 1, 2, 3, 4, 8])
 def test_shared_memory_gives_back_what_was_stored(size, shift):
     room = SharedMemory(2, 2048, 0xDEAD_BEEF)
+    room.follow_writes()
     at = np.concatenate([shift + 16 * np.arange(64), room.stride + shift + 16 * np.arange(64)])
     words = np.concatenate([edge_rows(64), edge_rows(64, 1)])[:, : max(1, size // 4)]
     assert room.first_unwritten(at, size) == 0

@@ -366,3 +366,18 @@ def test_a_target_listed_under_two_names():
 def test_empty_plan():
     with pytest.raises(MatrixError, match="no kernel case could be read"):
         expand(matrix(), {}, KNOWN)
+
+
+def test_measured_cells_of_a_partition_have_its_modes():
+    """What is built or emulated has none: it is of the target, not of a device."""
+    modes = {"mi300x": "CPX/NPS4"}
+    plan = expand(
+        matrix({"softmax": ONE}), CASES, KNOWN, present=["mi300x", "h200"], partitions=modes, emulatable=["mi300x"]
+    )
+    assert {(planned.evidence, planned.cell.target, planned.cell.partition) for planned in plan.cells} == {
+        (Evidence.COMPILED, "h200", None),
+        (Evidence.MEASURED, "h200", None),
+        (Evidence.COMPILED, "mi300x", None),
+        (Evidence.MEASURED, "mi300x", "CPX/NPS4"),
+    }
+    assert "softmax[mi300x-8x8-float32-w8-cpx-nps4-measured]" in labels(plan)

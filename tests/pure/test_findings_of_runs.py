@@ -8,7 +8,7 @@ from found import built, clock, counted, failed, family, found, judged, places, 
 
 from portkit.analysis.distance import Distance, OutputDistance
 from portkit.analysis.spread import Spread
-from portkit.model import DeviceProbe, Direction, Evidence, Status, Timed, Work
+from portkit.model import Baseline, DeviceProbe, Direction, Evidence, Ratio, Status, Timed, Work
 
 EMULATED, MEASURED = Evidence.EMULATED, Evidence.MEASURED
 WRONG = Status.WRONG_RESULT
@@ -77,9 +77,22 @@ def test_outputs_that_part_in_nan(ulp, fires):
         f"{target} {evidence} (run {factories.RUN_ID})"
         for target, evidence in (("h200", "measured"), ("mi300x", "emulated"))
     ]
-    apart = Distance("softmax", Direction.FORWARD, (4096, 4096), "float32", *names, (output,))
+    apart = Distance("softmax", Direction.FORWARD, (4096, 4096), "float32", "w8", *names, (output,))
     rows = [judged("h200"), judged("mi300x", EMULATED)]
     assert places("PK307", *rows, apart=(apart,)) == ([(("mi300x",), ("h200",))] if fires else [])
+    of_another = dataclasses.replace(apart, variant="w4")
+    assert found("PK307", *rows, apart=(of_another,)) == []
+
+
+def test_all_outputs_that_part_from_one_are_one_finding():
+    output = OutputDistance("0", "float32", False, 1024, 4, None, None, None)
+    first, *others = (f"{name} emulated (run {factories.RUN_ID})" for name in ("a100", "mi300x", "rx7900xtx"))
+    apart = [
+        Distance("softmax", Direction.FORWARD, (4096, 4096), "float32", "w8", first, other, (output,))
+        for other in others
+    ]
+    rows = [judged(name, EMULATED) for name in ("a100", "mi300x", "rx7900xtx")]
+    assert places("PK307", *rows, apart=apart) == [(("mi300x", "rx7900xtx"), ("a100",))]
 
 
 def test_repeatable_on_one_target():
@@ -122,6 +135,13 @@ def test_speedup_within_what_nodes_differ_in():
     assert found("PK401", *rows, spreads=(spread,)) == []
 
 
+@pytest.mark.parametrize("changes", [{"flush_bytes": 0}, {"throttled": ("heat",)}])
+def test_speedups_under_other_circumstances_are_not_compared(changes):
+    slow = timed("mi300x", 0.9, 1.0, **changes)
+    assert found("PK401", timed("h200", 0.25, 1.0), slow) == []
+    assert places("PK401", timed("h200", 0.25, 1.0, **changes), slow) == [(("mi300x",), ("h200",))]
+
+
 def test_fusing_that_is_slower():
     assert places("PK402", timed("h200", 1.0, 0.9), timed("mi300x", 0.5, 1.0)) == [(("h200",), ("mi300x",))]
     assert "0.90 (0.89 to 0.91) of eager" in found("PK402", timed("h200", 1.0, 0.9))[0].explanation
@@ -159,7 +179,8 @@ def test_traffic(read, fires):
     """The work model has 100 B, 40 are written."""
     rows = [timed("h200", counted={"fused": counted(dram_read_bytes=read)})]
     assert places("PK405", *rows) == ([(("h200",), ())] if fires else [])
-    assert all("130 B crossed the memory in one call, 1.30 times" in one.explanation for one in found("PK405", *rows))
+    told = "130 B crossed the memory in one call, 1.30 times the 100 B that the operation must move: 90 B read"
+    assert all(told in one.explanation for one in found("PK405", *rows))
 
 
 def test_occupancy_lost_by_fusing():
@@ -167,6 +188,41 @@ def test_occupancy_lost_by_fusing():
     assert places("PK108", timed("h200", counted={"fused": low, "eager": full})) == [(("h200",), ())]
     assert found("PK108", timed("h200", counted={"fused": full, "eager": low})) == []
     assert found("PK108", timed("h200", counted={"fused": low})) == []
+
+
+@pytest.mark.parametrize(("copy_gbs", "fires"), [(1600.0, True), (1100.0, False)])
+def test_occupancy_lost_at_the_ceiling_is_no_loss(copy_gbs, fires):
+    """536.9 MB in 0.5 ms are 1,074 GB/s: 67 % of 1,600, and 98 % of 1,100."""
+    work = Work(fused_bytes=2**29, unfused_bytes=2**31, flops=2**20)
+    low, full = counted(occupancy_theoretical_pct=50.0), counted()
+    row = timed("h200", 0.5, work=work, counted={"fused": low, "eager": full})
+    row = dataclasses.replace(row, record=dataclasses.replace(row.record, device_id="d" * 16))
+    probe = DeviceProbe(row.record.run_id, "d" * 16, "h200", "2026-01-02", copy_gbs, None, None, {"float32": 50.0})
+    assert ["67 % of the ceiling" in one.explanation for one in found("PK108", row, probes=(probe,))] == [True] * fires
+
+
+@pytest.mark.parametrize(
+    ("times", "fires"),
+    [
+        ({"liger": (0.77, 0.78)}, True),
+        ({"liger": (0.93, 0.96)}, False),  # the interval reaches over 0.95
+        ({"liger": (1.2, 1.3)}, False),
+        ({"eager": (0.5, 0.6)}, False),  # the matter of PK402
+        ({"liger": (0.5, None)}, False),  # schema 1: no interval
+    ],
+)
+def test_another_implementation_is_faster(times, fires):
+    speedup = {name: Ratio(low, low, high) for name, (low, high) in times.items()}
+    row = timed("h200", speedup=speedup)
+    assert places("PK409", row, timed("mi300x")) == ([(("h200",), ("mi300x",))] if fires else [])
+
+
+def test_another_implementation_by_kernel_times_and_only_where_it_is_right():
+    row = timed("h200", speedup={"liger": ratio(0.5, 0.01)}, speedup_kernel={"liger": ratio(0.8, 0.01)})
+    (one,) = found("PK409", row)
+    assert "liger takes 0.80 (0.79 to 0.81) of the fused function's time on the trace" in one.explanation
+    wrong = dataclasses.replace(row.record, baselines={"liger": Baseline(WRONG)})
+    assert found("PK409", dataclasses.replace(row, record=wrong)) == []
 
 
 def test_another_variant_wins():
@@ -203,6 +259,13 @@ def test_no_cliff(times):
     assert found("PK407", sized(1000, 0.1), sized(10_000, 10.0)) == []  # no neighbours
     assert found("PK407", sized(1000, 0.1, flops=1), sized(2000, 0.4, flops=4)) == []  # 4 times the work per byte
     assert found("PK407", sized(1000, 0.1), sized(2000, 0.4, "mi300x")) == []
+
+
+def test_no_cliff_between_cache_modes():
+    work = Work(fused_bytes=2 * factories.WORK.fused_bytes, unfused_bytes=800, flops=2)
+    small = timed("h200", 0.02, shape=(1, 100), flush_bytes=0)
+    large = timed("h200", 0.2, shape=(1, 200), work=work)
+    assert found("PK407", small, large) == []
 
 
 def test_throttled():

@@ -114,9 +114,15 @@ def test_without_the_package(gpu, monkeypatch):
     assert "pip install nvidia-ml-py" in nvidia.look([gpu])[gpu.device_id].why
 
 
-def test_amd_has_its_reason(gpu):
-    amd = dataclasses.replace(gpu, architecture="gfx942")
-    assert check.look([amd])[gpu.device_id].why == "processes on AMD GPUs are not looked at: amd-smi is not read"
+def test_each_vendor_has_its_own_look(gpu, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    amd = dataclasses.replace(gpu, architecture="gfx942", device_id="amd")
+    other = dataclasses.replace(gpu, architecture="xe2", device_id="other")
+    uses = check.look([gpu, amd, other])
+    assert uses[gpu.device_id] == Use(0)
+    assert uses["amd"].why.startswith("amd-smi can't be used")
+    assert uses["other"].why == "unknown vendor"
 
 
 def test_a_device_that_others_use_is_refused_with_count_and_remedy(gpu, monkeypatch):

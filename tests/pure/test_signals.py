@@ -148,6 +148,23 @@ def test_what_the_source_asks_for():
     assert counted(source.source_signals(TTIR)) == ASKED
 
 
+@pytest.mark.parametrize(
+    ("text", "scaled"),
+    [
+        ("v_cndmask_b32_e64 v24, 1.0, 0x1f800000, s1\n v_mul_f32_e32 v21, v21, v24", 1),  # gfx1151, Triton 3.6
+        ("s_cselect_b32 s3, 0x1f800000, 1.0\n s_mul_f32 s1, s1, s3", 1),  # gfx1201, of a scalar
+        ("v_mov_b32_e32 v7, 0x1f800000\n v_cndmask_b32_e32 v24, 1.0, v7, vcc\n v_mul_f32_e32 v21, v21, v24", 1),
+        ("v_cndmask_b32_e64 v24, 1.0, v7, s1\n v_mul_f32_e32 v21, v21, v24", 0),  # a selection of the source
+        ("v_cndmask_b32_e64 v24, 0, 0x1f800000, s1", 0),
+        ("", 0),
+    ],
+)
+@pytest.mark.parametrize("exponential", ["v_exp_f32_e32 v21, v24", "v_s_exp_f32 s1, s2"])
+def test_an_exponential_may_be_scaled_by_a_product(text, scaled, exponential):
+    found = amd.machine_signals(f"\t{exponential}\n\t{text}\n")
+    assert (found["exp_scaled"], found["exp_flushing"]) == (scaled, 1 - scaled)
+
+
 def test_a_product_of_another_type():
     assert source.source_signals("%t = tt.dot %a, %b, %c : tensor<16x32xi16> * tensor<32x16xi16>")["dot.other"] == 1
 

@@ -2,8 +2,11 @@
 
 import dataclasses
 import importlib.util
+import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import factories
@@ -135,3 +138,38 @@ def test_the_table_goes_to_a_file_and_the_exit_code_tells(tmp_path):
     assert output.read_text(encoding="utf-8") == done.stdout
     assert "copy bandwidth 4000 GB/s" in done.stdout
     assert "1 of" in done.stdout.splitlines()[-1]
+
+
+def test_those_beside_which_most_modes_of_the_compiler_were_timed_count(goals, tmp_path):
+    quick = report(tmp_path / "quick", row("rms_norm", (16384, 4096), fused=1.0, compile=1.2))
+    full = report(tmp_path / "full", row("rms_norm", (16384, 4096), fused=1.02, compile=1.2, compile_max_autotune=1.01))
+    assert verdicts(goals, quick)["rms_norm, 16384×4096"] == "met"
+    assert verdicts(goals, quick, full)["rms_norm, 16384×4096"] == "missed: ≥ 1.00× compile or liger"
+
+
+def test_a_run_that_is_not_whole_goes_on(goals, tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(goals, "_until_it_ends", commands.append)
+    begun = Journal.create(tmp_path, dataclasses.replace(factories.header(), cells=0))
+    assert goals.run(tmp_path, "quick", ["-x"]) == begun.path
+    assert commands[0][commands[0].index("--portkit-resume") + 1] == str(begun.path)
+    assert commands[0][commands[0].index("--portkit-tier") + 1] == "quick"
+    assert commands[0][-1] == "-x"
+    begun.finish("complete")
+    goals.run(tmp_path, "full", [])
+    assert "--portkit-resume" not in commands[1]
+
+
+def test_a_signal_ends_the_run_and_not_the_table(goals, tmp_path):
+    told = tmp_path / "told"
+    child = f"""
+import pathlib, time
+try:
+    time.sleep(20)
+except KeyboardInterrupt:
+    pathlib.Path({str(told)!r}).write_text("interrupted")
+"""
+    timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    goals._until_it_ends([sys.executable, "-c", child])
+    assert told.read_text() == "interrupted"

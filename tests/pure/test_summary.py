@@ -19,6 +19,7 @@ from portkit.analysis.spread import repeats
 from portkit.cli.merge import command
 from portkit.errors import ReportError
 from portkit.model import Clock, DeviceState, Evidence, Timed
+from portkit.render.summary import render_summary
 from portkit.store.columnar import merged
 from portkit.store.merge import merge
 from portkit.store.summary import SCHEMA, scan, summary
@@ -185,6 +186,29 @@ def test_a_file_that_is_no_parquet(tmp_path, content):
         scan([tmp_path / "absent.parquet"])
 
 
+@pytest.mark.parametrize("part", range(2))
+def test_a_damaged_summary_is_one_error_or_none(folder, part):
+    """Pages are read when they are asked for, and Polars panics at some damage."""
+    whole = (folder / "s.parquet").read_bytes()
+    path = folder / "damaged.parquet"
+    refused = 0
+    for place in range(part, len(whole), 97):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        error = invoke(path, "-o", folder / "x.json").exception
+        assert error is None or isinstance(error, ReportError), (place, error)
+        refused += error is not None
+    assert refused > 5
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_summary_is_refused_by_name(folder, share):
+    whole = (folder / "s.parquet").read_bytes()
+    (folder / "cut.parquet").write_bytes(whole[: int(share * len(whole))])
+    error = invoke(folder / "cut.parquet").exception
+    assert isinstance(error, ReportError)
+    assert error.place == str(folder / "cut.parquet")
+
+
 def test_a_parquet_of_another_program(tmp_path):
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(ReportError, match="has no column 'layout' of a summary"):
@@ -202,7 +226,10 @@ def test_the_command_writes_merges_and_compacts_summaries(folder):
     table = invoke(one)
     assert "3 rows" not in table.stdout
     lines = [line.split() for line in table.stdout.splitlines()]
-    assert [line[5:7] for line in lines[2:]] == [["a100", "measured"], ["h200", "compiled"]]
+    assert [line[:2] for line in lines if line and line[0] in ("a100", "h200")] == [
+        ["a100", "measured"],
+        ["h200", "compiled"],
+    ]
     mixed = invoke(
         one, folder / "reports", "--summary", all_, "-o", folder / "merged.parquet", "--expect", "h200:measured"
     )
@@ -220,6 +247,14 @@ def test_the_command_refuses_what_makes_no_sense(folder):
     assert "not written over a report" in str(invoke(one, "-o", one).exception)
     assert "no row of a case 'rope'" in str(invoke(one, "-k", "rope").exception)
     assert "no evidence is named 'seen'" in str(invoke(one, "--expect", "h200:seen").exception)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_summary_fits_the_terminal(folder, width):
+    text = render_summary(merged(scan([folder / "s.parquet"])), "plain", width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "left out for want of room: " in text
+    assert "apart" in " ".join(text.split())
 
 
 def test_names_of_a_summary_stand_as_text(folder):

@@ -1,6 +1,7 @@
 """The comparison's figures and the text made of them."""
 
 import dataclasses
+import io
 import json
 import math
 import re
@@ -12,6 +13,7 @@ from factories import build, file_size_limit, header, host, launch, record, timi
 
 from portkit.analysis.rows import comparison, comparison_row, platform_of
 from portkit.cli.merge import command
+from portkit.cli.outputs import terminal_width
 from portkit.errors import ReportError
 from portkit.model import (
     INTERPRETER,
@@ -249,6 +251,35 @@ def test_the_plain_table_fits_160_columns_at_its_worst():
     other = record(Evidence.MEASURED, timing=timing(1234.5, 98765.4), build=launches)
     text = render(comparison(dataset(made, other)), "plain")
     assert max(map(len, text.splitlines())) <= 160
+
+
+KEPT = sorted((Path(__file__).parents[2] / "reports").glob("h200-*"))[-1]
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_the_plain_layout_fits_the_terminal(width):
+    merged = comparison(merge([KEPT]))
+    whole, text = (render(merged, "plain", 10, each) for each in (None, width))
+    assert max(map(len, whole.splitlines())) > 160
+    assert max(map(len, text.splitlines())) <= max(width, 80)
+    told = " ".join(text.split())
+    assert ("left out for want of room: " in told) == (width < 200)
+    assert ("spills B/thread" in told.partition("left out for want of room: ")[2].partition(";")[0]) == (width == 80)
+    assert all(head in text for head in ("registers", "occupancy", "time ms"))
+
+
+@pytest.mark.parametrize(("terminal", "width"), [(True, 72), (False, None)])
+def test_only_a_terminal_has_a_width(terminal, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "72")
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
+    assert terminal_width() == width
+
+
+def test_one_run_is_not_named_beside_each_output():
+    lines = [each for each in render(comparison(merge([KEPT])), "github").splitlines() if "ulp" in each]
+    assert lines
+    assert not any("(run " in each for each in lines)
 
 
 def test_the_head_tells_reports_hosts_devices_and_settings():

@@ -1,8 +1,12 @@
 """Reports and archives from anyone: refused by name or shown as text, in bounded memory."""
 
+import bz2
+import gzip
 import hashlib
 import io
 import json
+import lzma
+import os
 import resource
 import subprocess
 import sys
@@ -39,6 +43,7 @@ ABSURD = {
     "negative registers": (("build", "launches", 0, "resources", "registers_per_thread"), -1, "less than 0"),
     "a shape beyond counting": (("cell", "shape", 0), 10**30, "more than 9223372036854775807"),
     "a time beyond counting": (("timing", "fused", "events", "median_ms"), 1e300, "more than"),
+    "a time nearer to 0 than any": (("timing", "fused", "events", "low_ms"), 1e-320, "nearer to 0 than 1e-99"),
     "more digits than a number has": (("work", "flops"), 10**4000, "more than"),
 }
 
@@ -244,6 +249,57 @@ def test_an_archive_without_a_report_is_refused(tmp_path):
     pack_zip(tmp_path / "a.zip", [("log.jsonl", b'{"a":1}\n'), ("b.txt", b"")])
     error = refusal(tmp_path / "a.zip")
     assert error.message.startswith("no report in this archive; left out log.jsonl: not a line of a portkit report")
+
+
+@pytest.mark.parametrize("ending_", PACKED)
+def test_an_archive_within_is_named_and_not_opened(tmp_path, ending_):
+    pack_zip(tmp_path / "in.zip", [("r.jsonl", WHOLE)])
+    inner = ("a/in.zip", (tmp_path / "in.zip").read_bytes())
+    path = tmp_path / f"out{ending_}"
+    PACKED[ending_](path, [inner])
+    told = "left out a/in.zip: an archive within is not opened, so name it by itself"
+    assert refusal(path).message == f"no report in this archive; {told}"
+    PACKED[ending_](path, [inner, ("r.jsonl", WHOLE)])
+    assert told in merge([path]).warnings
+
+
+def test_an_archive_of_a_folder_is_named_and_not_opened(tmp_path):
+    (tmp_path / "r.jsonl").write_bytes(WHOLE)
+    (tmp_path / "r.blobs").mkdir()
+    pack_zip(tmp_path / "r.blobs" / "blob.zip", [])  # no part of what is searched
+    pack_zip(tmp_path / "b.zip", [("r.jsonl", WHOLE)])
+    assert [each for each in merge([tmp_path]).warnings if "left out" in each] == [
+        "left out b.zip: an archive within is not opened, so name it by itself"
+    ]
+
+
+@pytest.mark.parametrize(("name", "why"), [("n" * 300, "File name too long"), ("r.jsonl/r", "File exists")])
+@pytest.mark.parametrize("ending_", PACKED)
+def test_a_member_that_no_disk_has_room_for_is_named(tmp_path, ending_, name, why):
+    PACKED[ending_](tmp_path / f"a{ending_}", [("r.jsonl", WHOLE), (f"{name}.jsonl", WHOLE)])
+    error = refusal(tmp_path / f"a{ending_}")
+    assert error.message.startswith(f"member '{name[:190]}")
+    assert why in error.message or len(name) > 190
+
+
+PACKERS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "zstd": lambda _: b"\x28\xb5\x2f\xfd\0"}
+
+
+@pytest.mark.parametrize(("packed", "pack"), PACKERS.items(), ids=PACKERS)
+@pytest.mark.parametrize("name", ["r.jsonl", "reports.tar.zst"])
+def test_a_file_that_is_packed_says_so(tmp_path, packed, pack, name):
+    (tmp_path / name).write_bytes(pack(WHOLE))
+    error = refusal(tmp_path / name)
+    assert (error.place, error.message.partition(",")[0]) == (str(tmp_path / name), f"is packed with {packed}")
+
+
+def test_pipes_and_devices_are_refused_and_passed_over_in_folders(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
+    for name in ("pipe.jsonl", "zero.jsonl"):
+        assert refusal(tmp_path / name).message == "is a pipe, a device or a socket, and no file"
+    (tmp_path / "r.jsonl").write_bytes(WHOLE)
+    assert len(merge([tmp_path]).headers) == 1
 
 
 def test_a_name_without_end_is_refused(tmp_path):

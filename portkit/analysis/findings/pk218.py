@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from portkit.analysis.findings.points import Context, some_launch, total
-from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
+from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names, places
 from portkit.store.merge import Row
 
 
@@ -18,13 +18,13 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
 
 def _text(rows: list[Row], others: list[Row]) -> str:
     return (
-        f"Float32 divisions are rounded exactly, in about ten instructions, {each(rows, _times)}, and to 2 ulp on "
-        f"{listed(names(others))}. Their last bits may differ, and in an inner loop so does the cost."
+        f"Float32 divisions are rounded exactly, in eleven instructions each, in {each(rows, _places)}, and to 2 ulp, "
+        f"in eight, on {listed(names(others))}. Their last bits may differ; the cost shows inside an inner loop alone."
     )
 
 
-def _times(row: Row) -> str:
-    return f"{total(row, 'division_exact')} times"
+def _places(row: Row) -> str:
+    return places(total(row, "division_exact"))
 
 
 def _exact(row: Row) -> bool:
@@ -40,11 +40,11 @@ RULE = Rule(
     title="Division takes a slow path",
     severity=Severity.INFO,
     evidence="machine text of the binary",
-    cause="A float32 division in the source is rounded as IEEE 754 says on AMD, with a sequence of about ten "
-    "instructions around a reciprocal, and to 2 ulp on NVIDIA with div.full.",
-    cost="About four times the instructions of a division, which shows in kernels that divide in an inner "
-    "loop; results may differ in the last bit or two.",
-    remedy="Multiply by a reciprocal that is taken once, or use tl.fdiv or tl.div_rn where one rounding is to "
-    "hold on both.",
+    cause="A float32 division in the source is rounded as IEEE 754 says on AMD, by eleven instructions in a chain "
+    "around a reciprocal, and to 2 ulp on NVIDIA, where ptxas makes eight of div.full.",
+    cost="Some instructions more, each waiting for the one before it, which shows in kernels that divide in an inner "
+    "loop and nowhere else; results may differ in the last bit or two.",
+    remedy="Divide once and multiply by the reciprocal where a loop divides by one value; write tl.div_rn where one "
+    "rounding is to hold on both.",
     check=_check,
 )

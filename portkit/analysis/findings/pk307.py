@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from portkit.analysis.distance import Distance
 from portkit.analysis.findings.points import Context, Point
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
 from portkit.model import Status
@@ -44,16 +45,16 @@ def _judged(point: Point) -> Iterator[tuple[list[Row], list[Row]]]:
 def _nonfinite(point: Point, context: Context) -> tuple[list[Row], list[Row]]:
     """Rows whose good outputs part in NaN or Inf, by their samples."""
     known = {f"{x.record.cell.target} {x.record.evidence.value} (run {x.record.run_id})": x for x in point.ran}
-    for apart in context.distances:
-        same = (apart.kernel, apart.direction, apart.shape, apart.dtype) == (
-            point.case,
-            point.direction,
-            point.shape,
-            point.dtype,
-        )
-        if same and apart.one in known and apart.other in known and any(out.max_ulp is None for out in apart.outputs):
-            return [known[apart.other]], [known[apart.one]]
-    return [], []
+    parted = [
+        (x.one, x.other) for x in context.distances if _is_of(x, point) and any(y.max_ulp is None for y in x.outputs)
+    ]
+    pairs = [(known[one], known[other]) for one, other in parted if one in known and other in known]
+    return [other for _, other in pairs], list({id(one): one for one, _ in pairs}.values())
+
+
+def _is_of(apart: Distance, point: Point) -> bool:
+    operation = apart.kernel, apart.direction, apart.shape, apart.dtype, apart.variant
+    return operation == (point.case, point.direction, point.shape, point.dtype, point.variant)
 
 
 def _error(row: Row) -> str:

@@ -19,13 +19,19 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
             moved, work = (dram_bytes(fused) if fused else None), row.record.work
             if fused is None or moved is None or work is None or moved <= _OVER * work.fused_bytes:
                 continue
-            local = f", {fused.local_bytes} B of them spills" if fused.local_bytes else ""
+            local = f", {_amount(fused.local_bytes)} of them spills" if fused.local_bytes else ""
             text = (
-                f"On {row.record.cell.target} {moved} B crossed the memory in one call{local}, "
-                f"{moved / work.fused_bytes:.2f} "
-                "times what the operation must move. A memory-bound kernel takes longer in proportion."
+                f"On {row.record.cell.target} {_amount(moved)} crossed the memory in one call{local}, "
+                f"{moved / work.fused_bytes:.2f} times the {_amount(work.fused_bytes)} that the operation must move: "
+                f"{_amount(fused.dram_read_bytes or 0)} read, {_amount(fused.dram_write_bytes or 0)} written. "
+                "A memory-bound kernel takes longer in proportion."
             )
             yield rule.finding(point, [row], [], text)
+
+
+def _amount(count: int) -> str:
+    units = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
+    return next((f"{count / size:.4g} {unit}" for unit, size in units.items() if count >= size), f"{count} B")
 
 
 RULE = Rule(

@@ -137,6 +137,11 @@ def each(rows: Iterable[Row], figure: Callable[[Row], object]) -> str:
     return listed(f"{value} on {listed(dict.fromkeys(targets))}" for value, targets in groups.items())
 
 
+def places(count: int) -> str:
+    """How often something stands in the code: ``1 place`` or ``4 places``; a loop's body counts once."""
+    return f"{count} place{'s' * (count != 1)}"
+
+
 def _never_run(rows: Sequence[Row]) -> str:
     """Of which targets there are only rows without a time; empty where there are none, or nothing was built."""
     measured = {row.record.cell.target for row in rows if row.record.evidence is Evidence.MEASURED}
@@ -145,5 +150,10 @@ def _never_run(rows: Sequence[Row]) -> str:
         for evidence, word in NEVER_RUN.items()
     }
     told = {word: [name for name in found if name not in measured] for word, found in places.items()}
-    where = listed(f"{listed(found)} ({word})" for word, found in told.items() if found)
-    return f"Never run on {where}, so what it costs in time there is not known." if any(told.values()) else ""
+    told = {word: found for word, found in told.items() if found}
+    if not told:
+        return ""
+    if len(told) == 1 and list(names(rows)) in told.values():  # all of them, alike: not named again
+        return f"Never run ({next(iter(told))}), so what it costs in time is not known."
+    where = listed(f"{listed(found)} ({word})" for word, found in told.items())
+    return f"Never run on {where}, so what it costs in time there is not known."

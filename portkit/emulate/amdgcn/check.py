@@ -75,6 +75,7 @@ class Check:
         if self.races.workgroups * machine.waves_per_group > 1 or self.memory.written is not None:
             machine.observer = whole
         machine.shared_observer = shared
+        machine.shared.follow_writes()
 
         def at_barrier(machine: Machine, group: int) -> None:
             whole.epochs[group] += 1

@@ -147,7 +147,7 @@ def set_up(machine: Machine, kernarg: Bytes, kernarg_address: int, preloaded: bo
     ids = np.array(machine.groups, np.uint32)[machine.group]
     _workgroup_ids(machine, max(first, program.directive("user_sgpr_count")), ids)
     thread: NDArray[np.uint32] = np.arange(machine.waves_per_group * machine.lanes, dtype=np.uint32)
-    machine.vector[Type.U32][0][...] = np.tile(thread, len(machine.groups)).reshape(machine.waves, machine.lanes)
+    machine.vector[Type.U32][0].reshape(len(machine.groups), -1)[...] = thread
 
 
 _USER_REGISTERS = (

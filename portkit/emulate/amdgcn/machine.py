@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from portkit.emulate.amdgcn.operands import EXEC, SCALARS, VCC, Type
 from portkit.emulate.amdgcn.program import Program
-from portkit.emulate.core.bytestore import Offsets, Words
+from portkit.emulate.core.bytestore import Offsets, Words, low_bits
 from portkit.emulate.core.findings import Fault, Finding, Kind, Place, Site, Unsupported
 from portkit.emulate.core.launch import Grid
 from portkit.emulate.core.memory import BASE, Memory
@@ -26,8 +26,19 @@ from portkit.emulate.core.shared import SharedMemory
 Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
 
-_VIEWS = (Type.U32, Type.I32, Type.F32)
 EVERYWHERE = slice(None)
+
+
+class Views(dict[Type, list[Array]]):
+    """Registers one by one, by the 32-bit type that they are read as; made when they are first asked for."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        super().__init__()
+
+    def __missing__(self, kind: Type) -> list[Array]:
+        self[kind] = list(self._words.view(kind.dtype))
+        return self[kind]
 
 
 @dataclass(frozen=True)
@@ -132,8 +143,7 @@ class Machine:
         vector: Words = np.full((vectors, self.waves, self.lanes), poison, np.uint32)
         scalar: Words = np.full((SCALARS, self.waves, 1), poison, np.uint32)
         scalar[EXEC], scalar[EXEC + 1] = 0xFFFF_FFFF, 0xFFFF_FFFF if self.lanes == 64 else 0
-        self.vector = {kind: list(vector.view(kind.dtype)) for kind in _VIEWS}
-        self.scalar = {kind: list(scalar.view(kind.dtype)) for kind in _VIEWS}
+        self.vector, self.scalar = Views(vector), Views(scalar)
         self.masks: dict[int, Mask] = {}  # scalar register → the unpacked mask it holds, of all waves
 
     def _exec_mask(self) -> None:
@@ -247,7 +257,7 @@ class Machine:
     def spread(self, value: Array) -> Array:
         """A value as ``[selected waves, lanes]``."""
         shape = (self.count, self.lanes)
-        return value if np.shape(value) == shape else np.broadcast_to(value, shape)
+        return value if value.shape == shape else np.broadcast_to(value, shape)
 
     def lanes_of(self, value: Array, live: Mask) -> Array:
         """Values of the live lanes, one dimension."""
@@ -257,6 +267,10 @@ class Machine:
     def every(self, live: Mask) -> bool:
         """Whether a mask enables all lanes of the selected waves."""
         return self.full if live is self.active else bool(live.all())
+
+    def some(self, live: Mask) -> bool:
+        """Whether a mask enables any lane of the selected waves."""
+        return (self.full and live is self.active) or bool(live.any())
 
     def put_lanes(self, index: int, values: Array, live: Mask) -> None:
         """Write one value a live lane to a vector register; the others keep theirs."""
@@ -291,8 +305,8 @@ class Machine:
     def touch_atomically(self, site: Site, at: Offsets, size: int, active: Mask | None) -> None:
         """Check of an atomic on global memory, which must be aligned."""
         self._check_global(site, at, size, active)
-        if (bad := at & (size - 1)).any():
-            first = int(np.argmax(bad != 0))
+        if low_bits(at) & (size - 1):
+            first = int(np.argmax(at & (size - 1) != 0))
             raise Fault(self._finding(Kind.MISALIGNED, f"atomic of {size} bytes", site, at, first, active))
         if self.observer:
             self.observer(Access(site, at, size, self, active, write=True, atomic=True))
@@ -343,7 +357,7 @@ class Machine:
     def touch_shared_atomically(self, site: Site, at: Offsets, size: int, active: Mask) -> Offsets:
         """Offsets of an atomic on shared memory, which must be aligned. ``at`` is ``[selected waves, lanes]``."""
         place = self.locate_shared(site, at, size, active)
-        if (place & (size - 1)).any():
+        if low_bits(place) & (size - 1):
             first = int(np.argmax((place & (size - 1)) != 0))
             message = f"atomic of {size} bytes on shared memory"
             raise Fault(Finding(Kind.MISALIGNED, message, site, self.place(first, active), int(place[first]), "shared"))

@@ -85,6 +85,11 @@ def align_bits(high: Array, low: Array, by: Array) -> Array:
     return (pair >> (np.asarray(by, np.uint32) & np.uint32(31)).astype(np.uint64)).astype(np.uint32)
 
 
+_PLACES = (0, 8, 16, 24)
+_ZERO = 12
+"""Code of a permute for a byte of zeros; those above are for 0xff."""
+
+
 def _selected_byte(pair: Array, code: Array) -> Array:
     """The byte that one selector code of a permute names."""
     byte = (pair >> ((code & np.uint64(7)) * np.uint64(8))) & np.uint64(255)
@@ -96,12 +101,21 @@ def _selected_byte(pair: Array, code: Array) -> Array:
 
 def _permute_alike(high: Array, low: Array, selector: int) -> Array:
     """The permutation where all lanes choose the same bytes."""
-    result: Array = np.zeros((), np.uint32)
-    for place in (0, 8, 16, 24):
-        code = selector >> place & 7
-        byte = ((high if code >= 4 else low) >> np.uint32(8 * (code & 3))) & np.uint32(255)
-        result = np.asarray(result | (byte << np.uint32(place)))
+    fixed = sum(0xFF << place for place in _PLACES if selector >> place & 0xFF > _ZERO)
+    result: Array = np.full(np.broadcast_shapes(np.shape(high), np.shape(low)), fixed, np.uint32)
+    for place in _PLACES:
+        code = selector >> place & 0xFF
+        if code >= _ZERO:
+            continue
+        word = high if code & 7 >= 4 or code >= 10 else low
+        byte = _sign_byte(word, code & 1) if code >= 8 else (word >> np.uint32(8 * (code & 3))) & np.uint32(255)
+        result |= byte << np.uint32(place)
     return result
+
+
+def _sign_byte(word: Array, half: int) -> Array:
+    """0xff where the upper or lower half of a word is negative, else 0."""
+    return np.asarray((word >> np.uint32(31 if half else 15)) & np.uint32(1)) * np.uint32(255)
 
 
 def _permute_plain(high: Array, low: Array, selector: Array) -> Array:
@@ -115,14 +129,14 @@ def _permute_plain(high: Array, low: Array, selector: Array) -> Array:
 def permute_bytes(high: Array, low: Array, selector: Array) -> Array:
     """Four bytes chosen from ``high:low``: codes 0 to 7 a byte, 8 to 11 a sign, 12 zero, from 13 on 0xff."""
     chosen = np.asarray(selector).reshape(-1)
-    if not np.any(chosen & np.uint32(0xF8F8_F8F8)) and (chosen == chosen[0]).all():
-        return _permute_alike(high, low, int(chosen[0]))
+    if (chosen == chosen[0]).all():
+        return _permute_alike(np.asarray(high, np.uint32), np.asarray(low, np.uint32), int(chosen[0]))
     if not np.any(chosen & np.uint32(0xF8F8_F8F8)):
         return _permute_plain(*np.broadcast_arrays(high, low, selector))
     pair = (np.asarray(high).astype(np.uint64) << np.uint64(32)) | np.asarray(low).astype(np.uint64)
     codes = np.asarray(selector).astype(np.uint64)
     result = np.uint64(0)
-    for place in (0, 8, 16, 24):
+    for place in _PLACES:
         byte = _selected_byte(pair, (codes >> np.uint64(place)) & np.uint64(255))
         result = result | (byte << np.uint64(place))
     return np.asarray(result).astype(np.uint32)

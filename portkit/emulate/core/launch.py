@@ -126,6 +126,9 @@ class Buffers:
         return max(number for number, item in enumerate(self._extents) if item.start <= start)
 
     def _contents(self, extent: _Extent) -> Contents:
+        alone = [pointer for pointer in self._pointers.values() if _extent(pointer) == extent]
+        if alone and alone[0].written is True:
+            return Contents(extent.name, _bytes(alone[0].buffer))
         data: Bytes = np.zeros(extent.end - extent.start, np.uint8)
         written: Flags = np.zeros(data.size, np.bool_)
         for pointer in self._pointers.values():

@@ -8,6 +8,7 @@ bits under every order, locks and floating-point atomics aside.
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,9 +42,13 @@ class Schedule:
     picks: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self._random = np.random.default_rng(self.seed)
         self._turn: NDArray[np.bool_] = np.zeros(0, np.bool_)  # waves whose turn it is
         self._everyone = True  # whether that is all
+
+    @functools.cached_property
+    def _random(self) -> np.random.Generator:
+        """Made when it is first asked for: that takes as long as a dozen instructions."""
+        return np.random.default_rng(self.seed)
 
     def workgroups(self, count: int) -> NDArray[np.int64]:
         """Order in which workgroups start."""

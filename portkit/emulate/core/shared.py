@@ -21,7 +21,7 @@ class SharedMemory(ByteStore):
 
     Attributes:
         stride: bytes from one workgroup's range to the next.
-        written: which bytes.
+        written: which bytes; None as long as nobody follows that.
     """
 
     def __init__(self, groups: int, size: int, poison: int) -> None:
@@ -29,8 +29,13 @@ class SharedMemory(ByteStore):
         self.stride = -(-size // 16) * 16 + 16
         words: Words = np.full(groups * self.stride // 4, poison, np.uint32)
         super().__init__(words.view(np.uint8))
+        self.groups = groups
+        self.written: WrittenBytes | None = None
+
+    def follow_writes(self) -> None:
+        """From here on, note which bytes are written."""
         self.written = WrittenBytes(self.bytes.size)
-        self.written.flags.reshape(groups, -1)[:, size:] = True  # between the ranges, so that it makes no gap
+        self.written.flags.reshape(self.groups, -1)[:, self.size :] = True  # between ranges, so that it makes no gap
 
     def first_outside(self, at: Offsets, size: int) -> int | None:
         """Index of the first access, by a workgroup's own addresses, that leaves its range."""
@@ -40,7 +45,7 @@ class SharedMemory(ByteStore):
 
     def first_unwritten(self, at: Offsets, size: int) -> int | None:
         """Index of the first access that reads a byte nothing wrote."""
-        return self.written.first_missing(at, size)
+        return None if self.written is None else self.written.first_missing(at, size)
 
     def store(self, at: Offsets, size: int, words: Words) -> None:
         """As ``ByteStore.store``; the bytes count as written."""
@@ -49,4 +54,5 @@ class SharedMemory(ByteStore):
 
     def mark(self, at: Offsets, size: int) -> None:
         """Count bytes as written."""
-        self.written.mark(at, size)
+        if self.written is not None:
+            self.written.mark(at, size)

@@ -7,6 +7,7 @@ once.
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ class Figures:
     functions: Mapping[str, Counted] = field(default_factory=dict)
     nulls: Mapping[str, str] = field(default_factory=dict)  # functions, function or function.figure → why unknown
     kernels: tuple[Kernel, ...] = ()
+    seconds: float | None = None  # of the profiler's runs, shared out evenly; None: none was begun
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ def count_tasks(
     left = {task.number: task for task in tasks}
     attempts: Counter[int] = Counter()
     fruitless = 0  # runs in a row
+    since = time.monotonic()
     while left and not stop():
         now = tuple(islice(left.values(), MOST_TASKS))
         before = len(tasks) - len(left)
@@ -85,8 +88,11 @@ def count_tasks(
         fruitless = 0 if ran.progress.counted else fruitless + 1
         if not stopped and (why := _hopeless(ran, fruitless)):
             known |= {number: Figures(nulls={FUNCTIONS: why}) for number in left if number not in known}
+        share = (time.monotonic() - since) / max(1, len(known))
         for number, figures in known.items():
-            yield left.pop(number), figures
+            yield left.pop(number), replace(figures, seconds=round(share, 3))
+        if known:  # else the next run answers for the time of this one, too
+            since = time.monotonic()
 
 
 def _hopeless(ran: Ran, fruitless: int) -> str | None:

@@ -190,6 +190,7 @@ def _counters(record: Record, tool: str, device: Device, figures: Figures, count
         evidence=record.evidence,
         tool=tool,
         functions=figures.functions,
+        seconds=figures.seconds,
         device_id=device.device_id,
         nulls=figures.nulls if FUNCTIONS in figures.nulls else {**figures.nulls, **_left_out(record, counting)},
         blobs=blobs,

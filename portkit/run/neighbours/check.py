@@ -9,7 +9,7 @@ from typing import Final
 
 from portkit.errors import HostError
 from portkit.model import Device
-from portkit.run.neighbours import nvidia
+from portkit.run.neighbours import amd, nvidia
 from portkit.run.neighbours.use import Use
 
 PATIENCE_S: Final = 2.0
@@ -20,11 +20,7 @@ _STEP_S = 0.1
 Look = Callable[[Sequence[Device]], dict[str, Use]]
 
 
-def _amd(devices: Sequence[Device]) -> dict[str, Use]:
-    return {x.device_id: Use(None, why="processes on AMD GPUs are not looked at: amd-smi is not read") for x in devices}
-
-
-_LOOKERS: Mapping[str, Look] = {"sm_": nvidia.look, "gfx": _amd}
+_LOOKERS: Mapping[str, Look] = {"sm_": nvidia.look, "gfx": amd.look}
 """How the architectures of a vendor begin → who looks."""
 
 

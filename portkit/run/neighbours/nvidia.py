@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from portkit.model import Device
 from portkit.run.host import device_id_of
-from portkit.run.neighbours.use import Use
+from portkit.run.neighbours.use import Use, all_unknown
 
 HIDDEN_BYTES: Final = 256 << 20
 """Memory in use that no idle device shows; the context of one process takes more."""
@@ -28,19 +28,15 @@ def look(devices: Sequence[Device]) -> dict[str, Use]:
         nvml = importlib.import_module("pynvml")
         nvml.nvmlInit()
     except Exception as error:  # the module raises ImportError, the library its own
-        return _all_unknown(devices, f"NVML can't be used: {error}; pip install nvidia-ml-py")
+        return all_unknown(devices, f"NVML can't be used: {error}; pip install nvidia-ml-py")
     try:
         handles = _handles(nvml)
         return {x.device_id: _use(nvml, handles.get(x.device_id)) for x in devices}
     except Exception as error:  # NVML's own, or a version of the package that lacks a function
-        return _all_unknown(devices, f"NVML: {error}")
+        return all_unknown(devices, f"NVML: {error}")
     finally:
         with contextlib.suppress(Exception):
             nvml.nvmlShutdown()
-
-
-def _all_unknown(devices: Sequence[Device], why: str) -> dict[str, Use]:
-    return {device.device_id: Use(None, why=why) for device in devices}
 
 
 def _handles(nvml: Any) -> Mapping[str, Any]:

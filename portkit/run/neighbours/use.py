@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from portkit.model import Device
 
 
 @dataclass(frozen=True)
@@ -22,3 +25,8 @@ class Use:
         if self.hidden_bytes:
             return f"{self.hidden_bytes >> 20} MiB of its memory are in use by processes that can't be seen from here"
         return f"{self.processes} other {'process uses' if self.processes == 1 else 'processes use'} it"
+
+
+def all_unknown(devices: Sequence[Device], why: str) -> dict[str, Use]:
+    """What is known of devices that nobody can look at, by ``device_id``."""
+    return {device.device_id: Use(None, why=why) for device in devices}

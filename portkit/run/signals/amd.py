@@ -34,8 +34,11 @@ _COUNTED = {
 }
 _PATTERNS = compiled(_COUNTED)
 
-_EXP = re.compile(r"^\s*v_exp_f32", re.M)
+_EXP = re.compile(r"^\s*v_(?:s_)?exp_f32", re.M)
 _SCALED = re.compile(r"^\s*v_ldexp_f32", re.M)
+_SCALE = "0x1f800000"  # 2^-64, by which LLVM scales back where it does not use v_ldexp
+_HOLDS_SCALE = re.compile(rf"(?:v_(?:dual_)?mov_b32\w*|s_mov_b32) ([vs]\d+), {_SCALE}\b")
+_SELECT = re.compile(r"(?:v_(?:dual_)?cndmask_b32\w*|s_cselect_b32) [vs]\d+, ([\w.]+), ([\w.]+)")
 
 _VECTOR = re.compile(r"\s*(v_\w+|(?:ds|buffer|global|flat|scratch)_\w+) ([^\n;]*)")
 _PRODUCT = re.compile(r"v_(?:pk_|dual_)?mul_f32")
@@ -52,8 +55,16 @@ def machine_signals(amdgcn: str) -> dict[str, int]:
 def _exponentials(amdgcn: str) -> dict[str, int]:
     """``v_exp_f32`` flushes denormals; where they are kept, its result is scaled after it."""
     exponentials = len(_EXP.findall(amdgcn))
-    scaled = min(exponentials, len(_SCALED.findall(amdgcn)))
+    scaled = min(exponentials, len(_SCALED.findall(amdgcn)) + _selected_scales(amdgcn))
     return {"exp_flushing": exponentials - scaled, "exp_scaled": scaled}
+
+
+def _selected_scales(amdgcn: str) -> int:
+    """Selections between 1 and 2^-64, whose product scales an exponential instead of ``v_ldexp``."""
+    if _SCALE not in amdgcn:
+        return 0
+    scales = {_SCALE, *_HOLDS_SCALE.findall(amdgcn)}
+    return sum("1.0" in pair and not scales.isdisjoint(pair) for pair in _SELECT.findall(amdgcn))
 
 
 def _apart(amdgcn: str) -> int:

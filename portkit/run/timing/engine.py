@@ -1,8 +1,8 @@
 """Times the fused function and its baselines on the current device, interleaved.
 
-One round times every function once, in order; rounds follow until every median is known to
-half a per cent, or the time is over. So a drift of clocks or temperature meets all functions
-alike. Events come first, the trace in a pass of its own after them, then the modes that were
+One round times every function once, in an order of its own; rounds follow until every median
+is known to half a per cent, or the time is over. So a drift of clocks or temperature meets all
+functions alike. Events come first, the trace in a pass of its own after them, then the modes that were
 asked for; each ends by the same rule.
 """
 
@@ -12,7 +12,7 @@ import contextlib
 import gc
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -21,6 +21,7 @@ from portkit.run.device_state import Monitor
 from portkit.run.timing.events import Functions, Prepare, Sample, held, hold_for, sample_rounds
 from portkit.run.timing.flush import Flush, make_flush
 from portkit.run.timing.modes import captured, warm
+from portkit.run.timing.order import SEED, shuffled
 from portkit.run.timing.places import results_that_fit, scattered
 from portkit.run.timing.readings import Readings
 from portkit.run.timing.rounds import Bounds, Rounds, until_settled
@@ -95,7 +96,7 @@ class _Engine:
         self.late = {name: sum(each.late for each in rounds.column(name)) for name in self.places[0]}
 
     def trace(self) -> None:
-        turns = itertools.cycle(self.places)
+        turns = shuffled(itertools.cycle(self.places))
 
         def sample(rounds: int) -> Sequence[dict[str, Traced]]:
             self.readings.tick(self._busy)
@@ -106,7 +107,7 @@ class _Engine:
         except TraceError as error:
             self.nulls["timing.trace"] = str(error)
             return
-        self.taken[TRACE] = _series(rounds)
+        self.taken[TRACE] = _series(rounds, self.places[0])
         self.kernels = {name: tuple(each.kernels for each in rounds.column(name)) for name in self.places[0]}
 
     def warm(self) -> None:
@@ -124,6 +125,7 @@ class _Engine:
             milliseconds=self.taken,
             flush_bytes=self.flush.buffer.nbytes,
             warmup=0,
+            order_seed=SEED,
             hold_ms=self.hold_ms,
             settled=self.settled,
             late=self.late,
@@ -135,7 +137,7 @@ class _Engine:
     def _between_events(
         self, mode: str, places: Sequence[Functions], before: Prepare, seconds: float
     ) -> Rounds[Sample]:
-        turns = itertools.cycle(places)
+        turns = shuffled(itertools.cycle(places))
         hold = hold_for(places[0], before)
         prepare = held(hold, before)
 
@@ -144,7 +146,7 @@ class _Engine:
             return sample_rounds(itertools.islice(turns, rounds), prepare)
 
         rounds = until_settled(sample, _milliseconds, Bounds(seconds))
-        self.taken[mode], self.hold_ms[mode] = _series(rounds), hold.milliseconds
+        self.taken[mode], self.hold_ms[mode] = _series(rounds, places[0]), hold.milliseconds
         return rounds
 
     def _cold(self, _: Callable[[], object]) -> None:
@@ -198,8 +200,8 @@ def _unsampled_round(functions: Functions, flush: Flush) -> None:
         call()
 
 
-def _series(rounds: Rounds[Sample] | Rounds[Traced]) -> Series:
-    return {name: tuple(each.milliseconds for each in rounds.column(name)) for name in rounds.rounds[0]}
+def _series(rounds: Rounds[Sample] | Rounds[Traced], names: Iterable[str]) -> Series:
+    return {name: tuple(each.milliseconds for each in rounds.column(name)) for name in names}
 
 
 def _milliseconds(sample: Sample | Traced) -> float:

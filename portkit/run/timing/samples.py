@@ -27,6 +27,7 @@ class Samples:
     settled: bool = False  # whether the intervals on events were narrow enough before the time limit
     places: int = 1  # copies of the inputs, which the rounds took in turn
     results: int = 0  # that stayed alive, so that the next lay elsewhere
+    order_seed: int | None = None  # of the draw of each round's order; None: always that of the functions
     hold_ms: Mapping[str, float] = field(default_factory=dict)  # clock or mode → how long the device was held back
     late: Mapping[str, int] = field(default_factory=dict)  # function → samples on events that may hold launch gaps
     kernels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # function → kernels of each traced call
@@ -44,6 +45,7 @@ class Samples:
                 "settled": self.settled,
                 "places": self.places,
                 "results": self.results,
+                "order_seed": self.order_seed,
                 "hold_ms": dict(self.hold_ms),
                 "samples": {clock: _nanoseconds(series) for clock, series in self.milliseconds.items()},
                 "late": dict(self.late),
@@ -64,6 +66,7 @@ class Samples:
             settled=stored["settled"],
             places=stored["places"],
             results=stored["results"],
+            order_seed=stored.get("order_seed"),  # samples of rounds in one order have none
             hold_ms=stored["hold_ms"],
             late=stored["late"],
             kernels={name: tuple(counts) for name, counts in stored["kernels"].items()},

@@ -1,5 +1,9 @@
-"""Stands in for amd-smi's library beside :mod:`stand_in_hip`: one MI300X, at rest but for its power limit."""
+"""Stands in for amd-smi's library beside :mod:`stand_in_hip`: one MI300X, at rest but for its power limit.
 
+Another process computes on it where STAND_IN_OTHER has its number.
+"""
+
+import os
 from types import SimpleNamespace
 
 AmdSmiClkType = SimpleNamespace(GFX=1, MEM=2)
@@ -18,6 +22,23 @@ def amdsmi_get_processor_handles():
 
 def amdsmi_get_gpu_device_bdf(handle):
     return "0000:05:00.0"
+
+
+def amdsmi_get_gpu_enumeration_info(handle):
+    return {"hip_id": 0, "hip_uuid": "GPU-de8287300da37c72"}
+
+
+def amdsmi_get_gpu_process_list(handle):
+    others = os.environ.get("STAND_IN_OTHER", "").split()
+    return [{"pid": int(pid), "memory_usage": {"gtt_mem": 0, "cpu_mem": 0, "vram_mem": 1 << 30}} for pid in others]
+
+
+def amdsmi_get_gpu_compute_process_info():
+    return [{"process_id": each["pid"]} for each in amdsmi_get_gpu_process_list("gpu")]
+
+
+def amdsmi_get_gpu_vram_usage(handle):
+    return {"vram_total": 196592, "vram_used": 283}
 
 
 def amdsmi_get_clock_info(handle, kind):

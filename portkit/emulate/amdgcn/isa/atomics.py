@@ -113,7 +113,7 @@ def perform(
         comparand: of compare-and-swap.
         wanted: whether the values before are needed.
     """
-    memory, index = store.elements(operation.dtype), at // operation.bytes
+    memory, index = store.elements(operation.dtype), at >> (operation.bytes.bit_length() - 1)
     if comparand is not None:
         return _compare_and_swap(memory, index, data, comparand)
     if not wanted and operation.accumulate is not None:
@@ -158,6 +158,8 @@ def _compare_and_swap(memory: Array, index: Offsets, data: Array, comparand: Arr
 def _values(machine: Machine, index: int, operation: Operation, live: Mask) -> Array:
     """One value a live lane from the registers from ``index`` on."""
     words = [machine.lanes_of(machine.read_vector(index + n), live) for n in range(operation.words)]
+    if len(words) == 1:
+        return np.ascontiguousarray(words[0]).view(operation.dtype)
     return np.ascontiguousarray(np.stack(words, axis=1)).view(operation.dtype)[:, 0]
 
 
@@ -180,7 +182,7 @@ def _memory_atomic(operation: Operation, buffer: bool) -> Build:
 
         def step(machine: Machine) -> None:
             at, live = addresses(machine)
-            if not live.any():
+            if not machine.some(live):
                 return
             offsets = machine.lanes_of(at, live)
             machine.touch_atomically(site, offsets, operation.bytes, live)
@@ -229,7 +231,7 @@ def _shared_atomic(operation: Operation, wanted: bool) -> Build:
 
         def step(machine: Machine) -> None:
             live = machine.active
-            if not live.any():
+            if not machine.some(live):
                 return
             place = machine.touch_shared_atomically(site, address(machine, offset), operation.bytes, live)
             values = _values(machine, data, operation, live)

@@ -28,59 +28,61 @@ from portkit.emulate.core.floats import exponent, fma32, fma32_unrounded
 _UP, _DOWN = 2.0**64, 2.0**-64
 
 
-def _float32s(*values: Array) -> list[Array]:
-    return list(np.broadcast_arrays(*(np.asarray(value, np.float32) for value in values)))
+def _alike(*values: Array) -> list[Array]:
+    """Float32 of one shape."""
+    arrays = [np.asarray(value, np.float32) for value in values]
+    shape = arrays[0].shape
+    return arrays if all(x.shape == shape for x in arrays) else list(np.broadcast_arrays(*arrays))
 
 
 def _scaled(x: Array, by: float) -> Array:
     return (x.astype(np.float64) * by).astype(np.float32)
 
 
+_LEAST, _SPAN, _SIZE = np.uint32(64 << 23), np.uint32(95 << 23), np.uint32(0x7FFF_FFFF)
+
+
 def _immoderate(denominator: Array, numerator: Array) -> Array:
     """Lanes that may need scaling or fixing: exponents beyond -63 to 31, in which quotients stay normal."""
-    beyond = [(exponent(x) - 64).view(np.uint32) >= 95 for x in (denominator, numerator)]
-    return beyond[0] | beyond[1]
+    beyond = [(np.asarray(x.view(np.uint32) & _SIZE) - _LEAST) >= _SPAN for x in (denominator, numerator)]
+    return np.asarray(beyond[0] | beyond[1])
 
 
 def divide_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:
     """v_div_scale_f32: ``value`` (one of the other two) scaled, and whether v_div_fmas must undo it."""
-    value, denominator, numerator = _float32s(value, denominator, numerator)
+    value, denominator, numerator = _alike(value, denominator, numerator)
     lanes = _immoderate(denominator, numerator)
     if not lanes.any():
         return value, np.zeros((1, 1), np.bool_)
-    scaled, undone = value.copy(), np.zeros(value.shape, np.bool_)
-    scaled[lanes], undone[lanes] = _divide_scale(value[lanes], denominator[lanes], numerator[lanes])
+    zero = (numerator == 0) | (denominator == 0)  # of which masked lanes consist mostly
+    scaled, undone = np.where(zero, np.float32(np.nan), value), np.zeros(value.shape, np.bool_)
+    lanes &= ~zero
+    if lanes.any():
+        scaled[lanes], undone[lanes] = _divide_scale(value[lanes], denominator[lanes], numerator[lanes])
     return scaled, undone
 
 
 def _divide_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:
-    """Of operands of any size."""
+    """Of operands of any size but zeros."""
     up, down = _scaled(value, _UP), _scaled(value, _DOWN)
     below, above = exponent(denominator), exponent(numerator)
     size = np.abs(denominator).astype(np.float64)
     reciprocal_denormal = 1 / size < 2.0**-126
     quotient_denormal = np.abs(numerator).astype(np.float64) / size < 2.0**-126
     is_denominator, is_numerator = value == denominator, value == numerator
-    conditions = [
-        (numerator == 0) | (denominator == 0),
-        above - below >= 96,
-        (below == 0) & (denominator != 0),
-        reciprocal_denormal & quotient_denormal,
-        reciprocal_denormal,
-        quotient_denormal,
-        above <= 23,
+    cases = [
+        (above - below >= 96, np.where(is_denominator, up, value), True),
+        (below == 0, up, False),
+        (reciprocal_denormal & quotient_denormal, np.where(is_denominator, down, value), True),
+        (reciprocal_denormal, down, False),
+        (quotient_denormal, np.where(is_numerator, up, value), True),
+        (above <= 23, up, False),
     ]
-    results = [
-        np.float32(np.nan),
-        np.where(is_denominator, up, value),
-        up,
-        np.where(is_denominator, down, value),
-        down,
-        np.where(is_numerator, up, value),
-        up,
-    ]
-    undone = np.select(conditions, [False, True, False, True, False, True, False], False)
-    return np.select(conditions, results, value).astype(np.float32), undone
+    scaled, undone = value.copy(), np.zeros(value.shape, np.bool_)
+    for condition, result, undo in reversed(cases):  # the first that applies counts
+        np.copyto(scaled, result, where=condition)
+        np.copyto(undone, undo, where=condition)
+    return scaled, undone
 
 
 def divide_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
@@ -94,9 +96,13 @@ def divide_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
 
 def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
     """v_div_fixup_f32: special operands and the sign, around a quotient that is right elsewhere."""
-    quotient, denominator, numerator = _float32s(quotient, denominator, numerator)
+    quotient, denominator, numerator = _alike(quotient, denominator, numerator)
     fixed = np.copysign(quotient, numerator * np.sign(denominator))
     lanes = _immoderate(denominator, numerator) | ~np.isfinite(quotient)
+    nothing = lanes & (numerator == 0) & (denominator != 0) & np.isfinite(denominator)
+    if nothing.any():  # mostly masked lanes
+        np.copyto(fixed, np.copysign(np.float32(0), fixed), where=nothing)
+        lanes &= ~nothing
     if lanes.any():
         fixed[lanes] = _divide_fixup(quotient[lanes], denominator[lanes], numerator[lanes])
     return fixed
@@ -122,18 +128,20 @@ def fixed_up(quotient: Array, denominator: Array, numerator: Array, tiny: Array,
     sign = np.where(np.signbit(denominator) ^ np.signbit(numerator), -one, one)
     infinite, both = np.isinf(denominator), np.isinf(numerator)
     zero, none = denominator == 0, numerator == 0
-    conditions = [
-        np.isnan(numerator),
-        np.isnan(denominator),
-        (infinite & both) | (zero & none),
-        zero | both,
-        infinite | none,
-        tiny,
-        overflowed,
-    ]
     infinity, nothing = sign * quotient.dtype.type(np.inf), np.copysign(quotient.dtype.type(0), sign)
-    results = [numerator, denominator, quotient.dtype.type(np.nan), infinity, nothing, nothing, infinity]
-    return np.select(conditions, results, np.copysign(quotient, sign)).astype(quotient.dtype)
+    cases = [
+        (np.isnan(numerator), numerator),
+        (np.isnan(denominator), denominator),
+        ((infinite & both) | (zero & none), quotient.dtype.type(np.nan)),
+        (zero | both, infinity),
+        (infinite | none, nothing),
+        (tiny, nothing),
+        (overflowed, infinity),
+    ]
+    fixed = np.copysign(quotient, sign)
+    for condition, result in reversed(cases):  # the first that applies counts
+        np.copyto(fixed, result, where=condition)
+    return fixed
 
 
 def scale_builder(kind: Type, divide_scale: Callable[..., tuple[Array, Array]], *, whole: bool = False) -> Build:

@@ -115,7 +115,8 @@ def _into_half(old: Array, value: Array, half: int) -> Array:
 
 def stored_words(machine: Machine, index: int, layout: Format, live: Mask) -> Words:
     """Words to store of the live lanes: ``[live lanes, words]``."""
-    words = np.stack([machine.lanes_of(machine.read_vector(index + n), live) for n in range(layout.words)], axis=1)
+    columns = [machine.lanes_of(machine.read_vector(index + n), live) for n in range(layout.words)]
+    words = np.stack(columns, axis=1) if layout.words > 1 else columns[0][:, None]
     return words >> np.uint32(16) if layout.half else words
 
 
@@ -184,8 +185,9 @@ def buffer_addresses(decoder: Decoder, address: str, resource: str, base: str, s
         reach = machine.spread(np.asarray(own).astype(np.int64) + constant)
         inside = reach + size <= records
         start = start + np.asarray(scalar(machine)).astype(np.int64) - BASE
-        if not inside.all():
-            _note_dropped(machine, decoder, np.asarray(own), inside, reach, records, start)
+        if inside.all():
+            return reach + start, machine.active
+        _note_dropped(machine, decoder, np.asarray(own), inside, reach, records, start)
         return reach + start, machine.active & inside
 
     def checked(machine: Machine) -> tuple[Offsets, Mask]:
@@ -197,10 +199,14 @@ def buffer_addresses(decoder: Decoder, address: str, resource: str, base: str, s
     return checked
 
 
+_STRIDE_OR_SWIZZLE = np.uint32(0xBFFF_0000)
+"""Of the second word of a buffer resource."""
+
+
 def _resource(machine: Machine, first: int) -> tuple[Array, Array]:
     """Base address and num_records of a buffer resource, ``[selected waves, 1]``."""
     low, high, records = (machine.read_scalar(first + n) for n in range(3))
-    if ((high >> np.uint32(16)) & np.uint32(0x3FFF)).any() or (high >> np.uint32(31)).any():
+    if (high & _STRIDE_OR_SWIZZLE).any():
         raise Unsupported("buffer with a stride or swizzling")
     start = low.astype(np.int64) | ((high & np.uint32(0xFFFF)).astype(np.int64) << 32)
     return start, records.astype(np.int64)
@@ -236,9 +242,9 @@ def _vector_load(addresses_of: Callable[[Decoder, Format], Addresses], layout: F
         def step(machine: Machine) -> None:
             at, live = addresses(machine)
             words: Words = np.zeros((0, layout.words), np.uint32)
-            if live.any():
+            if machine.some(live):
                 words = machine.load(site, machine.lanes_of(at, live), layout.bytes, live)
-            if live is machine.active or live.sum() == machine.active.sum():
+            if live is machine.active or np.count_nonzero(live) == np.count_nonzero(machine.active):
                 put_loaded(machine, index, layout, words, live)
             else:
                 put_loaded(machine, index, layout, _with_zeros(words, live, machine.active), machine.active)
@@ -250,7 +256,7 @@ def _vector_load(addresses_of: Callable[[Decoder, Format], Addresses], layout: F
 
 def _with_zeros(words: Words, live: Mask, active: Mask) -> Words:
     """Words of all active lanes: those that did not access memory read 0."""
-    filled = np.zeros((int(active.sum()), words.shape[1]), np.uint32)
+    filled: Words = np.zeros((np.count_nonzero(active), words.shape[1]), np.uint32)
     filled[live[active]] = words
     return filled
 
@@ -264,7 +270,7 @@ def _vector_store(addresses_of: Callable[[Decoder, Format], Addresses], layout: 
 
         def step(machine: Machine) -> None:
             at, live = addresses(machine)
-            if live.any():
+            if machine.some(live):
                 words = stored_words(machine, index, stored, live)
                 machine.store(site, machine.lanes_of(at, live), stored.bytes, words, live)
 

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""What measured cells cost a GPU host, by stage: seconds in all and a cell.
+
+    .venv/bin/python scripts/cell_seconds.py REPORT... [--most 3]
+
+Stages are those of the records; ``counters`` is the profiler's runs, start and reading
+included. The first calls of torch.compile stand apart, since how long its compiler takes
+says nothing of portkit, and those of libraries, which build their kernels then, beside them. Where
+a report has measured cells alone and was not resumed, ``around cells`` is what is left of its
+GPUs' time from start to end: processes that start, and the ceilings of the devices; it knows
+whole seconds only. The exit code is 1 where a cell takes more than ``--most`` seconds,
+torch.compile apart, and 2 where no cell was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tabulate import tabulate
+
+from portkit.model import Evidence, Record, Stage
+from portkit.plan.baselines import COMPILE, MAX_AUTOTUNE
+from portkit.store.journal import Report, read_report
+
+MOST = 3.0
+"""Seconds a cell."""
+
+COMPILERS = (COMPILE, MAX_AUTOTUNE)
+APART = "torch.compile, first calls"
+LIBRARIES = "other baselines, first calls"
+COUNTERS = "counters"
+AROUND = "around cells"
+"""Lines beside the stages."""
+
+
+def seconds_of(report: Report) -> tuple[dict[str, float], int]:
+    """Seconds of the measured cells by stage, and how many cells that are."""
+    measured = [record for record in report.records if record.evidence is Evidence.MEASURED and record.stage_seconds]
+    spent = summed(map(_of_cell, measured))
+    spent[COUNTERS] = sum(each.seconds or 0.0 for each in report.counters.values())
+    if (around := _around(report, len(measured), sum(spent.values()))) is not None:
+        spent[AROUND] = around
+    return spent, len(measured)
+
+
+def summed(each: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Seconds of all by stage."""
+    spent: dict[str, float] = {}
+    for stages in each:
+        for stage, seconds in stages.items():
+            spent[stage] = spent.get(stage, 0.0) + seconds
+    return spent
+
+
+def _of_cell(record: Record) -> dict[str, float]:
+    first = {name: found.first_call_seconds or 0.0 for name, found in record.baselines.items()}
+    apart = sum(seconds for name, seconds in first.items() if name in COMPILERS)
+    spent = {str(stage): seconds for stage, seconds in record.stage_seconds.items()}
+    spent[Stage.BASELINE] = max(0.0, spent.get(Stage.BASELINE, 0.0) - sum(first.values()))
+    return {**spent, APART: apart, LIBRARIES: sum(first.values()) - apart}
+
+
+def _around(report: Report, measured: int, known: float) -> float | None:
+    """What the GPUs that were used did beside cells; None where the report can't tell."""
+    if report.end is None or report.resumes or measured != len(report.records):
+        return None
+    start, end = (datetime.datetime.fromisoformat(each) for each in (report.header.started, report.end.finished))
+    gpus = len({record.device_id for record in report.records})
+    return max(0.0, gpus * (end - start).total_seconds() - known)
+
+
+def _rows(spent: Mapping[str, float], cells: int) -> Iterable[tuple[str, float, float]]:
+    order = [*(stage for stage in Stage if stage in spent), LIBRARIES, COUNTERS, AROUND]
+    for name in (name for name in order if name in spent):
+        yield name, spent[name], spent[name] / cells
+    own = sum(spent.values()) - spent[APART]
+    yield "together", own, own / cells
+    yield APART, spent[APART], spent[APART] / cells
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("reports", nargs="+", type=Path)
+    parser.add_argument("--most", type=float, default=MOST, help="seconds that a cell may take (%(default)s)")
+    options = parser.parse_args()
+    found = [seconds_of(read_report(path)) for path in options.reports]
+    spent, cells = summed(each for each, _ in found), sum(counted for _, counted in found)
+    if not cells:
+        print("no cell was measured, or by a portkit that did not time its stages", file=sys.stderr)
+        return 2
+    print(tabulate(_rows(spent, cells), ["stage", "s", "s a cell"], floatfmt=("", ".2f", ".2f")))
+    a_cell = (sum(spent.values()) - spent[APART]) / cells
+    print(f"{cells} cells, {a_cell:.2f} s a cell apart from torch.compile; at most {options.most:g} s wanted")
+    return 0 if a_cell <= options.most else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
