@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from portkit.analysis.autotune import tuned
+from portkit.analysis.autotune import Tuning, tuned
 from portkit.analysis.findings.points import Context
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed
 
@@ -22,10 +22,15 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
         rows = {row.record.cell.target: (point, row) for point in points for row in point.measured}
         point, row = rows[worst.on]
         text = (
-            f"The fastest variant is {listed(f'{variant} on {target}' for target, variant in tuning.winners.items())}. "
+            f"The fastest variant is {listed(_winners(tuning))}. "
             f"That of {worst.of} takes {worst.penalty:.2f} times as long on {worst.on} as its own winner."
         )
         yield rule.finding(point, [row], [rows[worst.of][1]], text, of_variant=False)
+
+
+def _winners(tuning: Tuning) -> Iterator[str]:
+    for variant in dict.fromkeys(tuning.winners.values()):
+        yield f"{variant} on {listed(target for target, its in tuning.winners.items() if its == variant)}"
 
 
 RULE = Rule(
