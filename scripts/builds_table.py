@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from portkit.model import Evidence, Launch, Platform, Record, Status
-from portkit.run.binaries.amdgcn_text import DOT, MFMA, WAVES, WMMA
+from portkit.run.binaries.amdgcn_text import DOT, MFMA, WAVES, WMMA, allocated_registers
 from portkit.store.journal import read_blob, read_report
 from portkit.targets.catalog import load_catalog
 from portkit.targets.occupancy import waves_per_simd
@@ -33,8 +33,9 @@ _LAUNCHES = TypeAdapter(tuple[Launch, ...])
 
 COLUMNS = (
     *("architecture", "target", "kernel_case", "direction", "variant", "dtype", "shape", "status", "why"),
-    *("kernel", "trial", "num_warps", "vgpr", "agpr", "sgpr", "vgpr_spilled", "sgpr_spilled", "scratch_bytes"),
-    *("lds_bytes", "waves", "waves_rules", "occupancy_pct", "path", "mfma", "wmma", "dot"),
+    *("kernel", "trial", "num_warps", "vgpr", "vgpr_allocated", "agpr", "sgpr", "vgpr_spilled"),
+    *("sgpr_spilled", "scratch_bytes", "lds_bytes", "waves", "waves_rules", "occupancy_pct"),
+    *("path", "mfma", "wmma", "dot"),
 )
 
 
@@ -62,7 +63,7 @@ def rows(path: Path) -> Iterator[Row]:
         launches = [each for each in launches_of(path, record) if not each.forward]
         for launch in launches:
             needs = launch.resources
-            rules = waves_per_simd(architecture, needs.registers_per_thread, needs.raw.get("sgpr_count", 0))
+            rules = waves_per_simd(architecture, allocated_registers(needs), needs.raw["sgpr_count"])
             yield head | figures(launch) | {"waves_rules": rules}
         if not launches:
             yield head
@@ -84,6 +85,7 @@ def figures(launch: Launch) -> Row:
         "trial": int(launch.trial),
         "num_warps": launch.num_warps,
         "vgpr": launch.resources.registers_per_thread,
+        "vgpr_allocated": allocated_registers(launch.resources),
         "agpr": raw.get("agpr_count", ""),
         "sgpr": raw["sgpr_count"],
         "vgpr_spilled": raw["vgpr_spill_count"],

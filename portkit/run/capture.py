@@ -30,7 +30,7 @@ from triton.runtime import _allocation
 from portkit.model import Build, Launch, Occupancy, Outcome, Resources, Target, digest
 from portkit.run.absent import AbsentDriver
 from portkit.run.binaries import read_resources
-from portkit.run.binaries.amdgcn_text import assembly_figures
+from portkit.run.binaries.amdgcn_text import allocated_registers, assembly_figures
 from portkit.run.grids import Grid, broken_grid, whole
 from portkit.run.hints import ignored_hints
 from portkit.run.loaded import ask_driver
@@ -192,7 +192,7 @@ class Recorder:
         resources = kernel_resources(kernel, self.target)
         arch = self.target.architecture
         needs = {
-            "registers": resources.registers_per_thread,
+            "registers": allocated_registers(resources),
             "shared_bytes": resources.shared_bytes_per_block,
             "threads": resources.threads_per_block,
             "tensor_memory_columns": resources.raw.get("tensor_memory_columns", 0),
