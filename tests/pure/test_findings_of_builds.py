@@ -78,6 +78,14 @@ def test_limiters_that_make_little_difference(percent, limiter):
     assert found("PK107", built("h200", percent=percent, limiter=limiter), built("mi300x")) == []
 
 
+def test_few_waves_may_be_meant_where_copies_are_asynchronous():
+    low = built("h200", {"async_copies": 8}, percent=12.5, limiter="registers")
+    (one,) = found("PK107", low, built("mi300x"))
+    assert "latency of memory, but for what asynchronous copies fetch ahead on h200." in one.explanation
+    (one,) = found("PK107", built("h200", percent=12.5, limiter="registers"), built("mi300x"))
+    assert "hide less of the latency of memory." in one.explanation
+
+
 def test_clusters_have_no_occupancy_to_compare():
     low = built("h200", percent=50.0, limiter="registers", options={"num_ctas": 2})
     assert found("PK107", low, built("mi300x")) == []
