@@ -41,7 +41,7 @@ def why(kernel: KernelSummary) -> str:
         grave = f": {kernel.findings[0].first.title}" if kernel.findings else ""
         return one_line(f"{', '.join(kernel.bad)}{grave}")
     if kernel.carry is Carry.YES:
-        return f"targets: {seen}"
+        return f"looked at: {seen}"
     titles = dict.fromkeys(f"{each.first.title} ({', '.join(each.first.targets)})" for each in kernel.findings[:2])
     return one_line("; ".join(titles))
 

@@ -86,14 +86,15 @@ def _plot(page: str | None, label: str | None, found: Sequence[Cascade], names: 
         if page
         else f"{len(found)} kernels, the lowest first, each in the best variant of its worst operation,"
     )
+    joined = any(len(each.steps) > 1 for each in found)
     return Plot(
         kind="cascade",
         page=page,
         operation=label,
         title="Performance portability, cascade",
         alt=f"Performance portability of {about} as targets join, the most efficient first; ticks are each target's "
-        "efficiency against the best known time there.",
-        height=240,
+        "efficiency against the best known time there." + ("" if joined else " Only one target was measured so far."),
+        height=240 if joined else 120,
         datasets={"steps": list(_steps(found, names))},
     )
 

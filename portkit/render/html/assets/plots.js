@@ -56,13 +56,14 @@ class Plots {
     const { plot, place } = drawing;
     const style = this.app.data.styles[dark() ? "dark" : "light"];
     const spec = { ...fitted(this.app.data.kinds[plot.kind], plot.height, place.clientWidth || 320), datasets: plot.datasets, config: { ...style, legend: { ...style.legend, columns: Math.max(1, Math.floor(place.clientWidth / 150)) } } };
-    place.setAttribute("aria-label", plot.alt);
     const head = [drawing.title === plot.title ? null : plot.title, plot.operation].filter(Boolean).join(", ");
     drawing.caption.textContent = [head, plot.alt].filter(Boolean).join(". ");
     if (drawing.values.open) this.tabulate(drawing);
     drawing.view?.finalize();
     const { view } = await vegaEmbed(place, spec, { renderer: "svg", actions: false, ast: true });
     drawing.view = view;
+    place.setAttribute("role", "img"); // Vega gives it another, and takes a label away
+    place.setAttribute("aria-label", plot.alt);
     place.querySelector("svg")?.setAttribute("aria-hidden", "true");
     place.dataset.drawn = plot.kind;
   }
