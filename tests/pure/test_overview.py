@@ -71,6 +71,14 @@ def test_each_evidence_of_a_kernel_and_target_has_its_mark():
     }
 
 
+def test_a_time_limit_outside_the_kernel_is_no_verdict():
+    late = (
+        record(target=name, outcome=Outcome(Status.TIMEOUT, stage))
+        for name, stage in (("h200", Stage.REFERENCE), ("a100", Stage.COMPILE))
+    )
+    assert grid(overview(*late, findings=0))["softmax"] == {"h200": "C?", "a100": "C✗"}
+
+
 def test_the_head_says_what_carries_over_and_what_does_not():
     text = overview(*MIXED, findings=0)
     assert text.startswith("2 of 3 kernels do not carry over: softmax (2 targets); rope (1 target)\n")
