@@ -95,6 +95,7 @@ BAD_AND_GOOD = {
     "PK303": ({"exp": 1, "exp_scaled": 4}, {"exp": 1, "exp_keeping": 4}),
     "PK304": ({"mul_add.f32": 1, "mul_add_apart": 2}, {"mul_add.f32": 1, "fma.f32": 2}),
     "PK305": ({"fp8_narrow": 2}, {"fp8_narrow": 2, "fp8_saturate": 2}),
+    "PK310": ({"fp8.e4m3fnuz": 3}, {"fp8.e4m3fn": 3}),
 }
 
 
