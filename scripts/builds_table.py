@@ -3,7 +3,7 @@
 
     pytest --benchmark suite.yaml --portkit-tier variants --portkit-emulate off --portkit-target \
         mi250x,mi300x,mi355x,rx7900xtx,rx7800xt,strixpoint,strixhalo,rx9060xt,rx9070xt
-    .venv/bin/python scripts/builds_table.py reports/local/RUN.jsonl -o builds.csv
+    .venv/bin/python scripts/builds_table.py reports/local/RUN.jsonl … -o builds.csv
 
 The summary goes to standard output. ``waves`` is LLVM's own line, waves of a SIMD by registers;
 ``waves_rules`` is that of portkit's rules, and the exit code is 1 where the two differ.
@@ -15,7 +15,7 @@ import argparse
 import csv
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,22 @@ def rows(path: Path) -> Iterator[Row]:
             yield head
 
 
+def of_newest(reports: Iterable[Iterable[Row]]) -> list[Row]:
+    """Rows of several reports; of a cell that is in several those of the last of them."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for report in reports:
+        cells: dict[tuple[Any, ...], list[Row]] = {}
+        for row in report:
+            cells.setdefault(cell_of(row), []).append(row)
+        found |= cells
+    return [row for own in found.values() for row in own]
+
+
+def cell_of(row: Row) -> tuple[Any, ...]:
+    """The cell that a row is of."""
+    return tuple(row[name] for name in ("target", "kernel_case", "direction", "variant", "dtype", "shape"))
+
+
 def launches_of(path: Path, record: Record) -> tuple[Launch, ...]:
     """Launches of a record with all their figures, from its blob where the line had no room for them."""
     if address := record.blobs.get("launches"):
@@ -110,7 +126,7 @@ def summary(found: Sequence[Row]) -> str:
 
 
 def _of_architecture(name: str, found: Sequence[Row]) -> tuple[Any, ...]:
-    cells = {tuple(row[key] for key in ("kernel_case", "direction", "variant", "dtype", "shape")): row for row in found}
+    cells = {cell_of(row): row for row in found}
     status = Counter(row["status"] for row in cells.values())
     built, over = status[Status.BUILT.value], status[Status.OUT_OF_RESOURCES.value]
     launched = [row for row in found if "vgpr" in row]
@@ -135,7 +151,7 @@ def main() -> int:
     parser.add_argument("reports", nargs="+", type=Path)
     parser.add_argument("-o", "--output", type=Path, help="CSV file of all rows")
     arguments = parser.parse_args()
-    found = [row for path in arguments.reports for row in rows(path)]
+    found = of_newest(rows(path) for path in arguments.reports)
     if arguments.output:
         with arguments.output.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
@@ -72,6 +73,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     paths = paths or (Path("reports/local"),)
     _check_outputs(paths, output, summary_file)
     if any(is_summary(path) for path in paths):
+        _refuse_of_summaries("reference", "shown")
         return _merge_summaries(paths, output, layout, (triton, kernels, targets), names(expected), summary_file)
     layout = layout or layout_of(output)
     dataset = merge(paths, triton)
@@ -111,6 +113,18 @@ def _merge_summaries(
         write(output, parquet(rows) if is_summary(output) else render_summary(rows, layout or layout_of(output)))
         click.echo(f"{output}: {rows.height} rows", err=True)
     return _told_missing(missing(rows, expected))
+
+
+def _refuse_of_summaries(*options: str) -> None:
+    """Refuse options that were given and need what summaries have not."""
+    context = click.get_current_context()
+    given = [name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if given:
+        raise ReportError(
+            "summaries have no baselines, signals or counters, so neither ratios nor findings are made of them",
+            place=next(param.opts[0] for param in context.command.params if param.name == given[0]),
+            remedy="leave the option out, or name the reports",
+        )
 
 
 def _told_missing(targets: Sequence[str]) -> int:

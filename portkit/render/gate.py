@@ -5,6 +5,7 @@ Formats only. Names and messages come from reports of anyone, so all of it is es
 
 from __future__ import annotations
 
+import collections
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,12 +31,26 @@ def render_gate(result: GateResult, layout: str) -> str:
 
 
 def headline(result: GateResult) -> str:
-    """The verdict in one line."""
-    levels = [cell.level for cell in result.cells] + [each.change.level for each in result.kernels]
+    """The verdict in one line, with what was not compared."""
+    compared = [cell.level for cell in result.cells if cell.kind is Kind.COMPARED]
+    levels = [*compared, *(each.change.level for each in result.kernels)]
     counts = {name: levels.count(level) for name, level in (("fail", Level.FAIL), ("warn", Level.WARN))}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no regression"
-    infrastructure = f", {result.infrastructure} without a verdict (infrastructure)" if result.infrastructure else ""
-    return f"{told} of {result.compared} cells compared{infrastructure}"
+    verdict = f"{told} of {result.compared} cells compared" if result.compared else "no cell could be compared"
+    untimed = sum(cell.not_compared is not None for cell in result.cells if cell.kind is Kind.COMPARED)
+    verdict += f" (times of {untimed} not compared)" if untimed else ""
+    kinds = collections.Counter(cell.kind for cell in result.cells)
+    others = [f"{kinds[kind]} {text}" for kind, text in _NOT_COMPARED.items() if kinds[kind]]
+    return ", ".join([verdict, *others])
+
+
+_NOT_COMPARED: Final[Mapping[Kind, str]] = {
+    Kind.INFRASTRUCTURE: "without a verdict (infrastructure)",
+    Kind.TOOLCHAIN: "of another toolchain",
+    Kind.NEW: "new",
+    Kind.REMOVED: "removed",
+    Kind.NOT_RUN: "not run",
+}
 
 
 def _markdown(result: GateResult) -> str:

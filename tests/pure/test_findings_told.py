@@ -125,7 +125,7 @@ def test_findings_as_data(report, capsys):
         (["--severity", "error"], ["PK103"]),
         (["-t", "rx*"], ["PK201"]),
         (["-k", "softmax"], ["PK103", "PK201"]),
-        (["-k", "other"], []),
+        (["-t", "h200"], []),
     ],
 )
 def test_a_choice_of_findings(report, options, expected, capsys):
@@ -133,6 +133,12 @@ def test_a_choice_of_findings(report, options, expected, capsys):
     out = capsys.readouterr().out
     assert re.findall(r"^PK\d+", out, re.M) == expected
     assert ("no findings" in out) == (not expected)
+
+
+@pytest.mark.parametrize(("option", "what"), [("-k", "kernel"), ("-t", "target")])
+def test_a_name_that_no_row_has_is_a_slip(report, option, what, capsys):
+    assert main(["findings", str(report), option, "no_such"]) == 2
+    assert f"no row of a {what} 'no_such'" in capsys.readouterr().err
 
 
 def test_findings_of_no_rule(report, capsys):

@@ -251,6 +251,33 @@ def test_the_trace_is_taken_where_both_sides_have_it(sides):
     assert (only(by_events).time.clock, only(by_events).level) == ("events", Level.FAIL)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "samples", "compared"),
+    [
+        (0.59, 0.61, 6, True),  # the range of six holds their median with 1 - 2 · 2^-6 = 97 %
+        (0.59, 0.61, 5, False),
+        (0.6, 0.6, 1, False),
+        (0.6, 0.6, 0, False),
+        (0.0, 60.0, 100, False),
+        (0.61, 0.59, 100, True),
+    ],
+)
+def test_a_time_without_an_interval_is_not_compared(sides, low, high, samples, compared):
+    new = timed(here=run(2), fused=Timed(Clock(0.6, low, high, samples)))
+    result = sides([(run(1), timed(0.5, here=run(1)))], [(run(2), new)])
+    assert (only(result).level is Level.FAIL, only(result).not_compared is None) == (compared, compared)
+    assert headline(result) == ("1 fail of 1 cells compared" if compared else _UNTIMED)
+
+
+_UNTIMED = "no regression of 1 cells compared (times of 1 not compared)"
+
+
+def test_sides_without_a_common_cell_tell_what_each_has(sides):
+    result = sides([(run(1), record(run=run(1), target="mi300x"))], [(run(2), timed(here=run(2)))])
+    assert headline(result) == "no cell could be compared, 1 new, 1 removed"
+    assert exit_code(result) == 3
+
+
 def test_a_run_on_both_sides_is_current_alone(sides):
     """A folder of all reports as baseline, tonight's among them, must not compare tonight with itself."""
     tonight = timed(0.6, here=run(2))
@@ -458,7 +485,7 @@ def test_a_text_that_xml_can_not_have_stands_as_question_marks():
 
 def test_markdown_shows_names_as_text(mixed):
     text = render_gate(mixed, "github")
-    assert "**1 fail, 2 warn of 2 cells compared, 1 without a verdict (infrastructure)**" in text
+    assert "**1 fail, 1 warn of 2 cells compared, 1 without a verdict (infrastructure), 1 new, 1 removed**" in text
     assert "<script" not in text
     assert "](y)" not in text
     titles = [line for line in text.splitlines() if line.startswith("## ")]
@@ -503,4 +530,4 @@ def test_the_command_writes_files_and_exits(tmp_path):
     report = next((tmp_path / "new").glob("*.jsonl"))
     refused = CliRunner().invoke(command, [*options, "--junit", str(report)], standalone_mode=False)
     assert isinstance(refused.exception, ReportError)
-    assert headline(gate(merge([tmp_path / "old"]), merge([tmp_path / "old"]))).endswith("of 0 cells compared")
+    assert headline(gate(merge([tmp_path / "old"]), merge([tmp_path / "old"]))) == "no cell could be compared, 1 new"

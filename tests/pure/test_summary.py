@@ -245,6 +245,10 @@ def test_the_command_refuses_what_makes_no_sense(folder):
     one = folder / "s.parquet"
     assert "a summary is Parquet" in str(invoke(folder / "reports", "--summary", folder / "x.csv").exception)
     assert "not written over a report" in str(invoke(one, "-o", one).exception)
+    assert "--reference: summaries have no baselines" in str(invoke(one, "--reference", "h200").exception)
+    assert "--findings: summaries have no baselines" in str(invoke(one, "--findings", "3").exception)
+    (folder / "s.jsonl").write_bytes(one.read_bytes())
+    assert "is a summary, and here reports are read" in str(invoke(folder / "s.jsonl").exception)
     assert "no row of a case 'rope'" in str(invoke(one, "-k", "rope").exception)
     assert "no evidence is named 'seen'" in str(invoke(one, "--expect", "h200:seen").exception)
 
