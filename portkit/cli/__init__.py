@@ -18,6 +18,7 @@ from portkit import __version__
 from portkit.errors import PortkitError
 
 COMMANDS = {
+    "diff": "Source, IR, assembly and resources of a kernel on two targets.",
     "doctor": "What this host can do, and each gap with its remedy.",
     "emulate": "Hold the instruction emulator against results that a GPU recorded.",
     "explain": "What a finding means: why, what it costs, what to change.",
@@ -26,7 +27,9 @@ COMMANDS = {
     "merge": "Merge reports of any number of hosts into one table.",
     "new": "A kernel case that works, with its test, to write one's own into.",
     "occupancy": "Theoretical occupancy of a configuration on a target.",
+    "report": "Which kernels do not carry over and why, at a glance.",
     "selftest": "Test this host's GPU against what portkit says of it.",
+    "show": "Everything about one cell.",
     "targets": "The catalogue of GPUs.",
 }
 """Name of each subcommand (module ``portkit.cli.<name>``) → its line in the help."""

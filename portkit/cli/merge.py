@@ -13,7 +13,7 @@ from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
 from portkit.analysis.rows import Comparison, comparison
 from portkit.cli.names import names
-from portkit.cli.outputs import layout_of, refuse_report, terminal_width, write
+from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, terminal_width, write
 from portkit.cli.summaries import compacted, is_summary, merged_summaries, missing, parquet
 from portkit.errors import ReportError
 from portkit.render.findings import SHOWN
@@ -25,7 +25,7 @@ from portkit.store.summary import ENDING, summary
 PATH = click.Path(path_type=Path)
 
 
-def _count(context: click.Context, option: click.Parameter, value: str) -> int | None:
+def count_or_all(context: click.Context, option: click.Parameter, value: str) -> int | None:
     """A number; None for ``all``."""
     if value != "all" and not value.isdecimal():
         raise click.BadParameter(f"{value!r} is neither a number nor all", context, option)
@@ -34,7 +34,12 @@ def _count(context: click.Context, option: click.Parameter, value: str) -> int |
 
 @click.command("merge", short_help="Merge reports into one table of kernels × targets.")
 @click.argument("paths", nargs=-1, type=PATH)
-@click.option("-o", "--output", type=PATH, help="File to write: .md, .json or .txt; of summaries .parquet too.")
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    help="File to write: .md, .txt, .csv, .tex, .json, .xml (JUnit); of summaries .parquet too.",
+)
 @click.option("--format", "layout", type=click.Choice(sorted(LAYOUTS)), help="Layout; by default of the file's ending.")
 @click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
 @click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
@@ -45,7 +50,7 @@ def _count(context: click.Context, option: click.Parameter, value: str) -> int |
     "--findings",
     "shown",
     metavar="N|all",
-    callback=_count,
+    callback=count_or_all,
     default=str(SHOWN),
     show_default=True,
     help="How many findings to show, or all; with 0 none are looked for.",
@@ -75,7 +80,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     if any(is_summary(path) for path in paths):
         _refuse_of_summaries("reference", "shown")
         return _merge_summaries(paths, output, layout, (triton, kernels, targets), names(expected), summary_file)
-    layout = layout or layout_of(output)
+    layout = layout or layout_of(output, TABLE_SUFFIXES)
     dataset = merge(paths, triton)
     gc.freeze()  # the records stay to the end: no search for garbage among them
     if summary_file is not None:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import collections
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
-from xml.etree import ElementTree
 
 from tabulate import tabulate
 
@@ -19,6 +17,7 @@ from portkit.analysis.gate.figures import FigureChange
 from portkit.analysis.gate.judge import GateResult
 from portkit.analysis.gate.times import Level, TimeChange
 from portkit.render.columns import escaped, milliseconds, one_line
+from portkit.render.junit import Case, Result, suites
 from portkit.store.schema import plain
 
 MOST_ROWS: Final = 100
@@ -169,47 +168,21 @@ def junit(result: GateResult) -> str:
     A regression is a failure, an infrastructure failure an error; what could not be compared is
     skipped with its reason, and a warning is the case's output.
     """
-    root = ElementTree.Element("testsuites", name="portkit gate")
-    targets = dict.fromkeys(cell.cell.target for cell in result.cells)
-    for target in targets:
-        _suite(root, target, [cell for cell in result.cells if cell.cell.target == target])
-    ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    return suites("portkit gate", [_junit_case(cell) for cell in result.cells])
 
 
-def _suite(root: ElementTree.Element, target: str, cells: Sequence[CellChange]) -> None:
-    suite = ElementTree.SubElement(root, "testsuite", name=_xml(target))
-    counts = dict.fromkeys(("failures", "errors", "skipped"), 0)
-    for cell in cells:
-        case = ElementTree.SubElement(suite, "testcase", classname=_xml(f"{target}.{cell.cell.case}"))
-        case.set("name", _xml(cell.label))
-        tag, count = _outcome(cell)
-        if count:
-            counts[count] += 1
-        if tag == "system-out":
-            ElementTree.SubElement(case, tag).text = _xml(told(cell))
-        elif tag:
-            ElementTree.SubElement(case, tag, message=_xml(f"{cell.kind}: {told(cell)}"))
-    suite.attrib.update({"tests": str(len(cells)), **{name: str(number) for name, number in counts.items()}})
+def _junit_case(cell: CellChange) -> Case:
+    outcome, what = _outcome(cell), told(cell)
+    text = what if outcome is Result.PASSED else f"{cell.kind}: {what}"
+    return Case(suite=cell.cell.target, group=cell.cell.case, name=cell.label, result=outcome, told=text)
 
 
-def _outcome(cell: CellChange) -> tuple[str, str]:
-    """Tag of a case, and the count that it belongs to; empty where it passed."""
+def _outcome(cell: CellChange) -> Result:
     if cell.kind is Kind.INFRASTRUCTURE:
-        return "error", "errors"
+        return Result.ERROR
     if cell.level is Level.FAIL:
-        return "failure", "failures"
-    if cell.kind in (Kind.TOOLCHAIN, Kind.REMOVED, Kind.NOT_RUN):
-        return "skipped", "skipped"
-    return ("system-out" if told(cell) else ""), ""
-
-
-def _xml(text: str) -> str:
-    """A text with no character that XML can't have; ElementTree escapes the rest."""
-    return _NO_XML.sub("?", text)
-
-
-_NO_XML: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+        return Result.FAILURE
+    return Result.SKIPPED if cell.kind in (Kind.TOOLCHAIN, Kind.REMOVED, Kind.NOT_RUN) else Result.PASSED
 
 
 LAYOUTS: Final[Mapping[str, Callable[[GateResult], str]]] = {"github": _markdown, "plain": _plain, "json": _json}

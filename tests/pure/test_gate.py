@@ -23,7 +23,8 @@ from portkit.analysis.gate.times import PRIOR_DEGREES, Level, time_change
 from portkit.cli.gate import command, exit_code
 from portkit.errors import ReportError
 from portkit.model import Clock, DeviceState, Evidence, Outcome, Stage, Status, Timed, Work
-from portkit.render.gate import _xml, headline, junit, render_gate
+from portkit.render.gate import headline, junit, render_gate
+from portkit.render.junit import xml_text
 from portkit.store.merge import merge
 from portkit.targets.catalog import load_catalog
 
@@ -480,7 +481,7 @@ def test_junit_tells_failures_errors_and_skips_apart(mixed):
 
 
 def test_a_text_that_xml_can_not_have_stands_as_question_marks():
-    assert _xml("a\x00\x1b\ud800\ufffeé😀\t") == "a????é😀\t"
+    assert xml_text("a\x00\x1b\ud800\ufffeé😀\t") == "a????é😀\t"
 
 
 def test_markdown_shows_names_as_text(mixed):

@@ -12,7 +12,7 @@ from portkit.analysis.findings.summary import Alike, alike
 from portkit.analysis.rows import Comparison, ComparisonRow
 from portkit.analysis.views.operations import Operation, operation_of
 from portkit.analysis.views.standing import Standing, standing
-from portkit.model import Direction, Evidence
+from portkit.model import INTERPRETER, Direction, Evidence
 
 
 class Carry(enum.StrEnum):
@@ -63,6 +63,15 @@ def kernel_summaries(comparison: Comparison) -> tuple[KernelSummary, ...]:
         found[page_of(finding)].append(finding)
     made = [_summary(page, group, found[page]) for page, group in rows.items()]
     return tuple(sorted(made, key=_order))
+
+
+def where_tried(summaries: Sequence[KernelSummary]) -> str:
+    """On how many targets all kernels have rows, in words."""
+    tried = [set(each.standings) - {INTERPRETER} for each in summaries]
+    everywhere = set.union(*tried)
+    if any(each != everywhere for each in tried):
+        return "wherever they have rows"
+    return f"on all {len(everywhere)} targets" if len(everywhere) > 1 else f"on {''.join(everywhere) or INTERPRETER}"
 
 
 def page_of(finding: Finding) -> str:
