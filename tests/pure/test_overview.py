@@ -81,7 +81,9 @@ def test_a_time_limit_outside_the_kernel_is_no_verdict():
 
 def test_the_head_says_what_carries_over_and_what_does_not():
     text = overview(*MIXED, findings=0)
-    assert text.startswith("2 of 3 kernels do not carry over: softmax (2 targets); rope (1 target)\n")
+    assert text.startswith(
+        "1 of 3 kernels does not carry over: softmax (2 targets)\n1 of 3 kernels has no verdict: rope (1 target)\n"
+    )
     assert "measured 1 passed · compiled 3 built, 2 compile_error" in " ".join(text.split())
     assert "No row here was run on an AMD GPU." in text
     assert overview(record(), findings=0).startswith("softmax is good on h200.\n")
@@ -96,7 +98,7 @@ def test_a_kernel_without_rows_on_a_target_has_none_there():
 
 def test_what_is_not_good_stands_with_its_cause_the_gravest_first():
     text = overview(*MIXED, findings=0)
-    part = text[text.index("Does not carry over") : text.index("Times")].split("\n")[1:]
+    part = text[text.index("Not good, and why") : text.index("Times")].split("\n")[1:]
     assert [line for line in part if line] == [
         "✗ softmax compile_error on h200, mi300x (compiled, 2 rows)",
         "  error: operand out of range",

@@ -65,6 +65,16 @@ def kernel_summaries(comparison: Comparison) -> tuple[KernelSummary, ...]:
     return tuple(sorted(made, key=_order))
 
 
+def of_standing(summaries: Sequence[KernelSummary], kind: Standing) -> dict[str, int]:
+    """Kernels whose worst cell stands so → on how many targets."""
+    worst = {each.page: min(each.standings.values(), key=lambda found: found.rank) for each in summaries}
+    return {
+        each.page: sum(found is kind for found in each.standings.values())
+        for each in summaries
+        if worst[each.page] is kind
+    }
+
+
 def where_tried(summaries: Sequence[KernelSummary]) -> str:
     """On how many targets all kernels have rows, in words."""
     tried = [set(each.standings) - {INTERPRETER} for each in summaries]
