@@ -8,8 +8,8 @@ from pathlib import Path
 
 import many_targets
 import pytest
+from html_pages import written
 
-from portkit.analysis.rows import comparison
 from portkit.store.merge import merge
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -30,22 +30,6 @@ def browser():
         chromium = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield chromium
         chromium.close()
-
-
-def unfold(page) -> None:
-    """Open all that is folded, and wait until it is filled."""
-    page.evaluate("for (const each of document.querySelectorAll('#view details, #summary details')) each.open = true")
-    page.wait_for_timeout(150)
-
-
-def written(folder: Path, dataset) -> str:
-    pytest.importorskip("jinja2", reason="needs the extra `report`")
-    pytest.importorskip("vl_convert", reason="needs the extra `report`")
-    from portkit.render.html import page
-
-    path = folder / "report.html"
-    path.write_text(page(comparison(dataset), dataset), encoding="utf-8")
-    return path.as_uri()
 
 
 @pytest.fixture(scope="session")
