@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlparse
 
 import many_targets
 import pytest
-from conftest import written
+from html_reports import written
 
 pytestmark = pytest.mark.slow
 
