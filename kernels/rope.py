@@ -31,12 +31,13 @@ Sources:
 import torch
 import triton
 import triton.language as tl
-from arguments import check_axes, check_beside, check_shape, check_tensor, check_unit_stride
+from arguments import check_axes, check_beside, check_most, check_shape, check_tensor, check_unit_stride
 
 from portkit import Direction, KernelCase, Work
 from portkit.baselines.liger import LIGER
 from portkit.model import DTYPE_BYTES
 
+MAX_BATCH = 65535  # programs on a grid's second axis
 MAX_HALF_ELEMENTS = 32768  # of a token's heads: what one program holds of the larger tensor, half of it
 
 
@@ -80,12 +81,12 @@ def _rope(
     q_batch, q_token, q_head, k_batch, k_token, k_head,
     qo_batch, qo_token, qo_head, ko_batch, ko_token, ko_head,
     cos_batch, cos_token, sin_batch, sin_token,
-    tokens, q_heads, k_heads, half,
+    q_heads, k_heads, half,
     BACKWARD: tl.constexpr, WHOLE: tl.constexpr, FAR: tl.constexpr,
     Q_HEADS: tl.constexpr, K_HEADS: tl.constexpr, HALF: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0)
-    batch, token = (program // tokens).to(tl.int64), (program % tokens).to(tl.int64)
+    # A grid of two axes, since a division would stand between a program's start and its first load.
+    token, batch = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     lane = tl.arange(0, HALF)[None, :]
     within = None if WHOLE else lane < half
     cos_ptr += batch * cos_batch + token * cos_token
@@ -122,15 +123,15 @@ def _launch(q, k, q_out, k_out, cos, sin, backward, num_warps, tuned) -> None:
         return
     angles = (cos.stride(0) if cos.shape[0] > 1 else 0, cos.stride(1), sin.stride(0) if sin.shape[0] > 1 else 0)
     strides = [stride for tensor in (q, k, q_out, k_out) for stride in tensor.stride()[:3]]
-    arguments = (q, k, q_out, k_out, cos, sin, *strides, *angles, sin.stride(1), tokens, q_heads, k_heads, size // 2)
+    arguments = (q, k, q_out, k_out, cos, sin, *strides, *angles, sin.stride(1), q_heads, k_heads, size // 2)
     axes = {"Q_HEADS": q_heads, "K_HEADS": k_heads, "HALF": size // 2}
     blocks = {name: triton.next_power_of_2(max(extent, 1)) for name, extent in axes.items()}
     farthest = max(tensor.shape[2] * tensor.stride(2) for tensor in (q, k, q_out, k_out))
     constants = {"BACKWARD": backward, "WHOLE": blocks == axes, "FAR": farthest + size >= 2**31, **blocks}
     if tuned:
-        _rope_tuned[(batch * tokens,)](*arguments, **constants)
+        _rope_tuned[(tokens, batch)](*arguments, **constants)
     else:
-        _rope[(batch * tokens,)](*arguments, **constants, num_warps=num_warps)
+        _rope[(tokens, batch)](*arguments, **constants, num_warps=num_warps)
 
 
 class _Rope(torch.autograd.Function):
@@ -185,6 +186,7 @@ def rope(
     check_tensor("k", k, (q.dtype,))
     check_axes("k", k, 4, 4)
     batch, tokens, _, size = q.shape
+    check_most("batch", batch, MAX_BATCH, "the most sequences of a grid")
     check_shape("k", k, (batch, tokens, k.shape[2], size))
     if size % 2:
         raise ValueError(f"q has heads of size {size}; a head has two halves, so it must be even")

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from portkit.analysis.findings.points import Point, by_operation
-from portkit.errors import CatalogError, ReportError, nearest
+from portkit.errors import ReportError, nearest
 from portkit.model import Direction, Evidence, Record, Status, Timed, Timing
 from portkit.store.alike import why_targets_apart, why_times_apart
 from portkit.store.merge import Row
@@ -256,10 +256,9 @@ def _proves(record: Record) -> bool:
 
 
 def _kinds(name: str, catalog: Catalog) -> Iterator[str]:
-    try:
-        target = catalog.get(name)
-    except CatalogError:
+    if name not in catalog:  # asked before: the error of an unknown name looks for near ones, which takes long
         return
+    target = catalog.get(name)
     yield target.vendor
     if found := market(target):
         yield found.value

@@ -23,7 +23,7 @@ CapabilityBits = int
 _LEVELS: Final = "sys/class/drm/card*/device/power_dpm_force_performance_level"
 _GROUPS: Final = (
     "let the user into the groups that own them (sudo usermod -aG render,video $USER, then log in anew);"
-    " in a container: --device /dev/kfd --device /dev/dri --group-add video --group-add render"
+    " in a container: --device /dev/kfd --device /dev/dri --group-add video --group-add the number of the host's render"
 )
 
 CanOpen = Callable[[Path], bool]

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import many_targets
 import pytest
-from html_reports import Opened, written
+from html_pages import written
 
 from portkit.store.merge import merge
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+VIEW = "html[data-ready] #view[data-view]"
 
 
 def executable() -> str | None:
@@ -43,6 +44,26 @@ def kept(tmp_path_factory) -> str:
     """The kept report of an H200."""
     folder = Path(__file__).parents[2] / "reports/h200-2026-11-29"
     return written(tmp_path_factory.mktemp("kept"), merge([folder]))
+
+
+class Opened:
+    """A page of a report, and all that it said and asked for."""
+
+    def __init__(self, page, address: str) -> None:
+        self.page = page
+        self.address = address
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        page.on("console", lambda message: self.said.append(message.text))
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
+
+    def goto(self, view: str = "#/"):
+        """Open a view as a reader does who follows a link to it."""
+        self.page.goto("about:blank")
+        self.page.goto(self.address + view)
+        self.page.wait_for_selector(VIEW)
+        return self.page
 
 
 @pytest.fixture

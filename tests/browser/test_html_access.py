@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-from html_reports import unfold
+from html_pages import unfold
 from many_targets import HOSTILE
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra `browser`")

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlparse
 
 import many_targets
 import pytest
-from html_reports import written
+from html_pages import written
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import many_targets
 import pytest
-from html_reports import unfold
+from html_pages import unfold
 from many_targets import TARGETS
 
 KERNELS = ("softmax", "softmax backward", "fan_in", "attention", *many_targets.HOSTILE)

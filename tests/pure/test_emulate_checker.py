@@ -76,6 +76,14 @@ def test_a_scalar_load_needs_a_wait_for_all(architecture):
         assert found(architecture, f"{load}\n{other}\n{use}") == ["missing_wait"]
 
 
+def test_flat_accesses_end_in_order_but_on_cdna(architecture):
+    """There they may reach memory or LDS, whichever is quicker."""
+    load, wait = LOAD[architecture], f"{LAST_BUT_ONE[architecture]}\n{SHARED_WAIT[architecture]}"
+    flat = f"v_mov_b32_e32 v24, s4\nv_mov_b32_e32 v25, s5\n{load.replace('global', 'flat')} v21, v[24:25]"
+    kinds = found(architecture, f"{flat}\n{load} v22, v20, s[4:5]\n{wait}\nv_mov_b32_e32 v10, v21")
+    assert kinds == (["missing_wait"] if architecture == "gfx942" else [])
+
+
 def test_a_wait_that_one_of_two_ways_misses(architecture):
     load, wait = f"{LOAD[architecture]} v21, v20, s[4:5]", names_of(architecture).wait
     body = f"{load}\ns_cmp_eq_u32 s4, s4\ns_cbranch_scc0 .Lon\n{wait}\n.Lon:\nv_mov_b32_e32 v10, v21"

@@ -36,7 +36,11 @@ def test_escapes_of_a_hostile_report_reach_no_terminal():
     assert (read.kernel, dict(read.stages)) == ("k", {"ptx": "a\n\tb"})
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"[]"), gzip.compress(b'{"h": {}}'), pack({})[:-9]])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", gzip.compress(b"[]"), gzip.compress(b'{"h": {}}'), pack({})[:-9]],
+    ids=["empty", "no gzip", "a list", "no texts", "truncated"],  # a compressed text bears the time
+)
 def test_a_damaged_blob_is_named(content):
     with pytest.raises(ReportError, match=r"^here: is no blob of texts"):
         unpack(content, "here")

@@ -116,10 +116,8 @@ class Context:
 
     def target(self, row: Row) -> Target | None:
         """A row's SKU; None where the catalogue does not know it."""
-        try:
-            return self.catalog.get(row.record.cell.target)
-        except CatalogError:
-            return None
+        name = row.record.cell.target
+        return self.catalog.get(name) if name in self.catalog else None
 
     def architecture(self, row: Row) -> Architecture | None:
         """Limits of a row's architecture; None where the catalogue does not know it."""

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from portkit.emulate.amdgcn.hostcalls import HostCalls
 from portkit.emulate.amdgcn.operands import EXEC, SCALARS, VCC, Type
 from portkit.emulate.amdgcn.program import Program
 from portkit.emulate.core.bytestore import Offsets, Words, low_bits
@@ -85,7 +86,7 @@ class Service:
     """A kernel argument that stands for a service of the host; not to be read, since there is none."""
 
     kind: str  # .value_kind
-    start: int  # bytes into the kernarg segment
+    start: int  # offset into the arena
     end: int
 
 
@@ -135,6 +136,7 @@ class Machine:
         self.fp16_overflow: Mask = np.full(self.waves, bool(program.directive("fp16_overflow")), np.bool_)
         self.findings: dict[tuple[Kind, int], Finding] = {}
         self.services: list[Service] = []
+        self.host: HostCalls | None = None
         self.observer: Callable[[Access], None] | None = None
         self.shared_observer: Callable[[Access], None] | None = None
         self._exec_mask()
@@ -312,10 +314,8 @@ class Machine:
             self.observer(Access(site, at, size, self, active, write=True, atomic=True))
 
     def _refuse_services(self, site: Site, at: Offsets, size: int) -> None:
-        """The kernarg segment is the first allocation."""
-        inside = at - self.memory.allocations[0].start
         for service in self.services:
-            if ((inside < service.end) & (inside + size > service.start)).any():
+            if ((at < service.end) & (at + size > service.start)).any():
                 raise Unsupported(f"kernel argument {service.kind}: services of the host are not there", site)
 
     def _check_global(self, site: Site, at: Offsets, size: int, active: Mask | None) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from portkit.emulate.amdgcn.addresses import resolve
 from portkit.emulate.amdgcn.architecture import architecture_of
+from portkit.emulate.amdgcn.constants import constants_of
 from portkit.emulate.amdgcn.isa.control import ends_block
 from portkit.emulate.amdgcn.modes import with_modes
 from portkit.emulate.amdgcn.program import Argument, Instruction, Program
@@ -313,7 +314,8 @@ def parse(text: str) -> Program:
     read = _Reader(text)
     if not any(item.mnemonic == "s_endpgm" for item in read.instructions):
         raise Unloadable("the text has no s_endpgm; is it cut off?")
-    instructions, entries = resolve(read.instructions, read.labels)
+    constants = constants_of(text)
+    instructions, entries = resolve(read.instructions, read.labels, constants.addresses)
     flushes = read.directives.get("float_denorm_mode_32", 3) == 0
     instructions = with_modes(instructions, {*entries, *_branch_targets(instructions, read.labels)}, flushes)
     try:
@@ -331,6 +333,7 @@ def parse(text: str) -> Program:
             shared_bytes=int(kernel[".group_segment_fixed_size"]),
             scratch_bytes=int(kernel[".private_segment_fixed_size"]),
             text=text,
+            constants=bytes(constants.data),
             entries=entries,
         )
     except KeyError as error:

@@ -69,6 +69,7 @@ class Emulation:
     findings: tuple[Finding, ...] = ()
     counts: Counts = field(default_factory=Counts)
     over_budget: bool = False  # ended, or was refused, by the budget of the options
+    said: tuple[str, ...] = ()  # what the kernel printed, message by message
 
 
 def workgroup_ids(grid: Sequence[int]) -> list[Grid]:
