@@ -156,7 +156,7 @@ def _kernel(summary: KernelSummary) -> dict[str, Any]:
         "kernel": summary.kernel,
         "carry": summary.carry,
         "sign": SIGNS[summary.carry],
-        "bad": summary.bad,
+        "bad": [*summary.bad, *summary.unsure],
         "gravest": summary.gravest,
     }
 

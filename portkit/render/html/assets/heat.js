@@ -6,9 +6,10 @@ class Heat {
    * @param line  row → name of its line, such as its kernel
    * @param link  name of a line → address, or null
    * @param name  of the map, for labels
+   * @param order names of lines in their order, with a sign each; null: as the rows have them
    */
-  constructor(app, line, link, name) {
-    Object.assign(this, { app, line, link, name, metric: app.data.metrics[0] });
+  constructor(app, line, link, name, order = null) {
+    Object.assign(this, { app, line, link, name, order, metric: app.data.metrics[0] });
     this.element = this.draw();
   }
 
@@ -40,7 +41,7 @@ class Heat {
     const targets = this.app.data.targets.filter((target) => this.app.filters.allowsTarget(target));
     const places = this.places();
     this.ends = this.range(places);
-    const lines = [...places.keys()];
+    const lines = this.order ? [...this.order.keys()].filter((name) => places.has(name)) : [...places.keys()];
     const vendors = [...new Set(targets.map((target) => target.vendor))];
     this.means.textContent = `${this.metric.title}: ${this.metric.means}. Of several cells the worst is shown.`;
     this.readout.textContent = "Point at a cell, or walk through with the arrow keys.";
@@ -56,7 +57,8 @@ class Heat {
   row(name, targets, cells) {
     const address = this.link(name);
     const head = address ? h("a", { href: address }, name) : name;
-    return h("tr", {}, h("th", { scope: "row" }, head), ...targets.map((target) => this.cell(name, target, cells.get(target.name))));
+    const sign = this.order ? h("span", { class: "sign", "aria-hidden": "true" }, this.order.get(name)) : null;
+    return h("tr", {}, h("th", { scope: "row" }, sign, head), ...targets.map((target) => this.cell(name, target, cells.get(target.name))));
   }
 
   cell(name, target, rows) {

@@ -37,7 +37,8 @@ function rowsTable(app, name) {
 const overview = {
   title: () => "Overview",
   async show(app, place) {
-    const heat = new Heat(app, (row) => app.rows.value("page", row), kernelAddress, "Kernels by target");
+    const heat = new Heat(app, (row) => app.rows.value("page", row), kernelAddress, "Kernels by target",
+      new Map(app.data.kernels.map((each) => [each.page, each.sign])));
     place.append(h("section", {}, h("h2", {}, "Kernels by target"), legend(app), heat.element));
     const cascades = (await app.chunkOf(null)).plots;
     if (cascades.length) place.append(h("section", {}, h("h2", {}, "Performance portability"), app.plots.section("Cascade over targets", cascades)));
