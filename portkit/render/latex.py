@@ -20,7 +20,7 @@ _HEAD: Final = r"""% Made by portkit; needs \usepackage{booktabs,longtable} and 
 _COMMANDS: Final = {
     **{"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{each: f"\\{each}" for each in "&%$#_"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedblright{}"},
     **{"[": "{[}", "]": "{]}"},  # behind a line's end they would be its argument
     **{"`": r"\textasciigrave{}", "'": r"\textquotesingle{}"},
     **{"×": r"\texttimes{}", "÷": r"\textdiv{}", "±": r"\textpm{}", "µ": r"\textmu{}", "†": r"\textdagger{}"},
