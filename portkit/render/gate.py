@@ -16,7 +16,7 @@ from portkit.analysis.gate.cells import CellChange, Kind
 from portkit.analysis.gate.figures import FigureChange
 from portkit.analysis.gate.judge import GateResult
 from portkit.analysis.gate.times import Level, TimeChange
-from portkit.render.columns import escaped, milliseconds, one_line
+from portkit.render.columns import escaped, milliseconds, one_line, wrapped
 from portkit.render.junit import Case, Result, suites
 from portkit.store.schema import plain
 
@@ -24,9 +24,15 @@ MOST_ROWS: Final = 100
 """Cells of a section; JSON and JUnit have all."""
 
 
-def render_gate(result: GateResult, layout: str) -> str:
-    """The result in a layout of :data:`LAYOUTS`, with a newline at its end."""
-    return LAYOUTS[layout](result) + "\n"
+def render_gate(result: GateResult, layout: str, width: int | None = None) -> str:
+    """The result in a layout of :data:`LAYOUTS`, with a newline at its end.
+
+    Args:
+        result: what the gate found.
+        layout: name of the layout.
+        width: characters of the terminal that the plain layout is for; None: as wide as it is.
+    """
+    return LAYOUTS[layout](result, width) + "\n"
 
 
 def headline(result: GateResult) -> str:
@@ -52,21 +58,33 @@ _NOT_COMPARED: Final[Mapping[Kind, str]] = {
 }
 
 
-def _markdown(result: GateResult) -> str:
+def _markdown(result: GateResult, width: int | None) -> str:
+    del width  # a page has room
     parts = ["# Regression gate", f"**{headline(result)}**", _bullets(_head(result))]
     for title, rows in _sections(result):
         parts += [f"## {title} ({len(rows)})", _table(rows, "github", escaped)]
     return "\n\n".join(part for part in parts if part)
 
 
-def _plain(result: GateResult) -> str:
-    parts = [headline(result), "\n".join(_head(result))]
+def _plain(result: GateResult, width: int | None) -> str:
+    parts = [wrapped([headline(result)], width), wrapped(_head(result), width)]
     for title, rows in _sections(result):
-        parts.append(f"{title} ({len(rows)})\n{_table(rows, 'simple', one_line)}")
+        table = _table(rows, "simple", one_line)
+        fits = width is None or max(map(len, table.splitlines())) <= width
+        parts.append(f"{title} ({len(rows)})\n{table if fits else _entries(rows, width)}")
     return "\n\n".join(parts)
 
 
-def _json(result: GateResult) -> str:
+def _entries(rows: _Rows, width: int | None) -> str:
+    """A cell a paragraph, what changed below it, where a terminal has no room for both side by side."""
+    texts = [
+        f"{one_line(cell)}\n{wrapped([f'    {one_line(what)}'], width)}".rstrip() for cell, what in rows[:MOST_ROWS]
+    ]
+    return "\n".join(texts) + _more(rows)
+
+
+def _json(result: GateResult, width: int | None) -> str:
+    del width
     cells = [{**plain(cell), "label": cell.label, "level": cell.level.value} for cell in result.cells]
     whole = plain(result) | {"level": result.level.value, "headline": headline(result), "cells": cells}
     return json.dumps(whole, indent=1)
@@ -154,8 +172,11 @@ def _figure(change: FigureChange) -> str:
 
 def _table(rows: _Rows, layout: str, form: Callable[[str], str]) -> str:
     body = [[form(text) for text in row] for row in rows[:MOST_ROWS]]
-    more = f"\n\nand {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
-    return tabulate(body, ["cell", "what"], tablefmt=layout, disable_numparse=True) + more
+    return tabulate(body, ["cell", "what"], tablefmt=layout, disable_numparse=True) + _more(rows)
+
+
+def _more(rows: _Rows) -> str:
+    return f"\n\nand {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
 
 
 def _bullets(texts: Iterator[str]) -> str:
@@ -185,4 +206,8 @@ def _outcome(cell: CellChange) -> Result:
     return Result.SKIPPED if cell.kind in (Kind.TOOLCHAIN, Kind.REMOVED, Kind.NOT_RUN) else Result.PASSED
 
 
-LAYOUTS: Final[Mapping[str, Callable[[GateResult], str]]] = {"github": _markdown, "plain": _plain, "json": _json}
+LAYOUTS: Final[Mapping[str, Callable[[GateResult, int | None], str]]] = {
+    "github": _markdown,
+    "plain": _plain,
+    "json": _json,
+}

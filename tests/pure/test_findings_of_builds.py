@@ -49,7 +49,9 @@ LIMITS = {
 def test_limits(rule, broken):
     rows = [built("mi300x", limits_broken=(LIMITS[broken],)), built("h200")]
     assert places(rule, *rows) == ([(("mi300x",), ("h200",))] if rule == broken else [])
-    assert all(LIMITS[rule] in one.explanation for one in found(rule, *rows))
+    for one in found(rule, *rows):
+        assert LIMITS[rule] in one.explanation
+        assert one.explanation.endswith("Never run (only built).")  # what can't run has no time to know
     assert found(rule, built("mi300x"), built("h200")) == []
 
 
@@ -76,6 +78,14 @@ def test_limiters_differ():
 @pytest.mark.parametrize(("percent", "limiter"), [(50.0, "waves"), (85.0, "registers"), (100.0, "registers")])
 def test_limiters_that_make_little_difference(percent, limiter):
     assert found("PK107", built("h200", percent=percent, limiter=limiter), built("mi300x")) == []
+
+
+def test_few_waves_may_be_meant_where_copies_are_asynchronous():
+    low = built("h200", {"async_copies": 8}, percent=12.5, limiter="registers")
+    (one,) = found("PK107", low, built("mi300x"))
+    assert "latency of memory, but for what asynchronous copies fetch ahead on h200." in one.explanation
+    (one,) = found("PK107", built("h200", percent=12.5, limiter="registers"), built("mi300x"))
+    assert "hide less of the latency of memory." in one.explanation
 
 
 def test_clusters_have_no_occupancy_to_compare():

@@ -150,12 +150,27 @@ def test_fusing_that_is_slower():
 
 
 def test_less_than_the_bytes_it_saves():
-    """Bound 4, gain on kernel time 2: half; a call takes 2 times as long as its kernels."""
+    """Bound 4, gain on kernel time 2 and so of whole calls, of which launches take as much of eager: half of it."""
     row = timed("h200", 0.8, 1.6, trace=0.4, eager_trace=0.8, counted={"fused": counted(occupancy_achieved_pct=30.0)})
     (one,) = found("PK403", row)
-    assert "gains 50 % of what the saved bytes allow: a call takes 2.0 times as long as its kernels" in one.explanation
+    assert (
+        "gains 50 % of what the saved bytes allow on kernel time, and 50 % of it from call to call:" in one.explanation
+    )
     assert "achieved occupancy is 30 %" in one.explanation
     assert "bytes of the work model" not in one.explanation
+    assert "launches" not in one.explanation
+
+
+def test_launches_take_of_what_the_kernels_gain():
+    """Kernels gain 4 of 4; a call takes 1 ms where they take 0.2, and eager 1.2: it gains 1.2 of 4."""
+    row = timed("h200", 1.0, 1.2, trace=0.2, eager_trace=0.8, counted={"fused": counted(occupancy_achieved_pct=30.0)})
+    (one,) = found("PK403", row, timed("mi300x", 0.5, 2.0, trace=0.4, eager_trace=1.6))
+    assert (one.targets, one.against) == (("h200",), ("mi300x",))
+    assert (
+        "gains 100 % of what the saved bytes allow on kernel time, and 30 % of it from call to call" in one.explanation
+    )
+    assert "a call takes 5.0 times as long as its kernels, so launches take of what they gain" in one.explanation
+    assert "occupancy" not in one.explanation  # the kernels reach the bound as they are
 
 
 def test_most_of_the_bytes_it_saves():

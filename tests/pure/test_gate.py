@@ -499,6 +499,13 @@ def test_markdown_shows_names_as_text(mixed):
     ]
 
 
+def test_the_plain_layout_fits_the_terminal(mixed):
+    wide, narrow = render_gate(mixed, "plain"), render_gate(mixed, "plain", 80)
+    assert max(map(len, wide.splitlines())) > 80 >= max(map(len, narrow.splitlines()))
+    assert " ".join(wide.split()).count("warn events 0.5 → 0.53 ms") == 1
+    assert " ".join(narrow.split()).count("warn events 0.5 → 0.53 ms") == 1
+
+
 def test_json_has_every_cell_with_its_level(mixed):
     found = json.loads(render_gate(mixed, "json"))
     assert found["level"] == "fail"
