@@ -154,26 +154,31 @@ def _words(row: Row) -> set[str]:
 
 
 def _launches(dataset: Dataset, left: Row, right: Row) -> tuple[tuple[tuple[Side, Side], ...], tuple[str, ...]]:
-    """Kernels of one name side by side, then the others in their order."""
+    """Kernels of one name side by side, the first with the first; then the others in their order."""
     ones, others = _sides(dataset, left), _sides(dataset, right)
-    named = [(one, other) for one in ones for other in others if one.launch.kernel == other.launch.kernel]
-    first: dict[str, tuple[Side, Side]] = {}
-    for one, other in named:
-        first.setdefault(one.launch.kernel, (one, other))
-    rest = [[side for side in sides if side.launch.kernel not in first] for sides in (ones, others)]
-    paired = [*first.values(), *zip(*rest, strict=False)]
-    shorter = min(map(len, rest))
-    alone = [side for sides in rest for side in sides[shorter:]]
+    named = [
+        found
+        for name in dict.fromkeys(side.launch.kernel for side in ones)
+        for found in zip(_of_name(ones, name), _of_name(others, name), strict=False)
+    ]
+    taken = {id(side) for found in named for side in found}
+    rest = [[side for side in sides if id(side) not in taken] for sides in (ones, others)]
+    alone = [side for sides in rest for side in sides[min(map(len, rest)) :]]
+    paired = (*named, *zip(*rest, strict=False))
     return tuple(paired), tuple(f"{side.launch.kernel} runs on {side.target} alone" for side in alone)
 
 
+def _of_name(sides: Iterable[Side], name: str) -> list[Side]:
+    return [side for side in sides if side.launch.kernel == name]
+
+
 def _sides(dataset: Dataset, row: Row) -> list[Side]:
-    """Kernels of a row, each binary once."""
+    """Kernels of a row whose texts were kept, each binary once."""
     texts = texts_of(row.record, dataset.paths)
-    assert row.record.build is not None
-    launches = {launch.binary_hash: launch for launch in reversed(row.record.build.candidates)}
-    kept = [launch for launch in reversed(launches.values()) if launch.binary_hash in texts]
-    return [Side(row, launch, texts[launch.binary_hash]) for launch in kept]
+    launches: dict[str, Launch] = {}
+    for launch in row.record.build.candidates if row.record.build else ():
+        launches.setdefault(launch.binary_hash, launch)
+    return [Side(row, launch, texts[name]) for name, launch in launches.items() if name in texts]
 
 
 def compare(left: Side, right: Side, stage: str, *, raw: bool = False) -> Compared | None:

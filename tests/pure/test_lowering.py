@@ -272,6 +272,15 @@ def test_kernels_of_one_name_stand_beside_each_other_and_the_others_in_order(jou
     assert found.unpaired == ("extra runs on h200 alone",)
 
 
+def test_two_kernels_of_one_name_are_two_pairs(journal):
+    one = on(journal, "h200", [texts("k", ptx=PTX), texts("k", ptx=PTX + "x")])
+    other = on(journal, "a100", [texts("k", ptx=PTX), texts("k", ptx=PTX + "y"), texts("k", ptx=PTX + "z")])
+    found = pair(dataset(journal, one, other), "softmax", ("h200", "a100"))
+    hashes = [(int(left.launch.binary_hash), int(right.launch.binary_hash)) for left, right in found.kernels]
+    assert hashes == [(0, 0), (1, 1)]
+    assert found.unpaired == ("k runs on a100 alone",)
+
+
 def test_of_several_operations_the_largest_is_shown_unless_words_say_another(journal):
     made = [
         on(journal, target, [text], shape=shape, variant=variant)
