@@ -257,6 +257,9 @@ def test_nothing_is_wider_than_a_phone_but_what_scrolls_itself(opened, made_up):
     for view in VIEWS:
         page = report.goto(view)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+    page = report.goto("#/rows")
+    page.evaluate("for (const each of document.querySelectorAll('details.filter')) each.open = true")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_an_unknown_kernel_or_cell_is_said(opened, made_up):

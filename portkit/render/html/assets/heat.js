@@ -1,4 +1,5 @@
-// The map of kernels, or of one kernel's operations, by target: the worst row of each place.
+// The map of kernels, or of one kernel's operations, by target: the worst of the rows that the filters leave,
+// by the same rules as portkit/analysis/views/heat.py, which can't know what a reader filters.
 
 class Heat {
   /**
@@ -68,10 +69,14 @@ class Heat {
     const evidence = this.app.rows.value("evidence", row);
     const standing = this.app.rows.value("standing", row);
     const style = known && value !== null ? `--heat:${Math.round(100 * this.share(value))}%` : null;
-    const shown = this.metric.name === "status" ? statusWords(this.app, row, { short: true }) : known ? [figure(value)] : [dash(this.app.rows.reason(this.metric.name, row))];
     const kind = this.metric.name === "status" ? `standing ${standing.replace(" ", "-")}` : known ? "figure" : "unknown";
-    return h("td", { class: kind, style, "data-told": this.words(name, target, row, value, count, rows.length), "data-target": target.name },
-      ...evidenceMark(this.app, evidence), " ", ...shown);
+    const told = this.words(name, target, row, value, count, rows.length);
+    return h("td", { class: kind, style, "data-told": told }, ...evidenceMark(this.app, evidence), " ", ...this.shown(row, value));
+  }
+
+  shown(row, value) {
+    if (this.metric.name === "status") return statusWords(this.app, row, { short: true });
+    return [value === null ? dash(this.app.rows.reason(this.metric.name, row)) : figure(value)];
   }
 
   words(name, target, row, value, count, all) {
@@ -124,7 +129,8 @@ class Heat {
 
   range(places) {
     if (this.metric.name === "status") return [0, 1];
-    const values = [...places.values()].flatMap((cells) => [...cells.values()].map((rows) => this.worst(rows).value)).filter((value) => value !== null);
+    const cells = [...places.values()].flatMap((of) => [...of.values()]);
+    const values = cells.map((rows) => this.worst(rows).value).filter((value) => value !== null);
     return values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
   }
 
