@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -294,7 +295,7 @@ class Launch:
         Raises:
             TooLarge: each instruction once, in every wave, is more than allowed.
         """
-        groups = int(np.prod(self.grid, dtype=object))
+        groups = math.prod(self.grid)
         each = sum(block.counted for block in self.code.blocks.values())
         least = groups * self.waves * self.code.program.wave_size * each
         if least > self.options.budget or groups > MAX_WORKGROUPS:

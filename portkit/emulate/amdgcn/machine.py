@@ -150,13 +150,16 @@ class Machine:
 
     def _exec_mask(self) -> None:
         self.exec: Mask = np.ones((self.waves, self.lanes), np.bool_)
+        self.all = False
         self.choose(np.ones(self.waves, np.bool_))
 
     # -- selection
 
     def choose(self, waves: Mask) -> None:
         """Make these waves the ones that the next steps act on."""
-        self.all = bool(waves.all())
+        before, self.all = self.all, bool(waves.all())
+        if before and self.all:
+            return
         self.select: slice | NDArray[np.int64] = EVERYWHERE if self.all else np.nonzero(waves)[0]
         self.count = self.waves if self.all else int(np.count_nonzero(waves))
         self._refresh()
