@@ -68,7 +68,7 @@ class Heat {
     const evidence = this.app.rows.value("evidence", row);
     const standing = this.app.rows.value("standing", row);
     const style = known && value !== null ? `--heat:${Math.round(100 * this.share(value))}%` : null;
-    const shown = this.metric.name === "status" ? statusWords(this.app, row) : known ? [figure(value)] : [dash(this.app.rows.reason(this.metric.name, row))];
+    const shown = this.metric.name === "status" ? statusWords(this.app, row, { short: true }) : known ? [figure(value)] : [dash(this.app.rows.reason(this.metric.name, row))];
     const kind = this.metric.name === "status" ? `standing ${standing.replace(" ", "-")}` : known ? "figure" : "unknown";
     return h("td", { class: kind, style, "data-told": this.words(name, target, row, value, count, rows.length), "data-target": target.name },
       ...evidenceMark(this.app, evidence), " ", ...shown);
@@ -138,8 +138,10 @@ class Heat {
 
 const SIGNS = { good: "✓", bad: "✕", "no verdict": "?", "expected gap": "≈", excluded: "⊘" };
 
-/** A status with a sign that tells it without colour. */
-function statusWords(app, row) {
+/** A status with a sign that tells it without colour; where room is short, a good one by its sign alone. */
+function statusWords(app, row, { short = false } = {}) {
   const standing = app.rows.value("standing", row);
-  return [h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[standing]), ` ${app.rows.value("status", row)}`];
+  const word = ` ${app.rows.value("status", row)}`;
+  return [h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[standing]),
+    short && standing === "good" ? h("span", { class: "hidden" }, word) : word];
 }
