@@ -6,8 +6,9 @@ debug information are left out of the comparison, unless the texts are wanted ra
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
@@ -25,7 +26,9 @@ STAGES: Final = ("source", "ttir", "ttgir", "llir", ASSEMBLY)
 _MACHINES: Final = ("ptx", "amdgcn")
 _ORDER: Final = (Evidence.MEASURED, Evidence.COMPILED, Evidence.EMULATED)
 
-IGNORED: Final = "numbers of SSA values and registers, source locations, comments and debug information"
+IGNORED: Final = (
+    "numbers of SSA values and registers, names and order of constants, source locations, comments, debug information"
+)
 """What normalised lines are not compared by."""
 
 
@@ -225,8 +228,25 @@ def lines(text: str, name: str, *, raw: bool = False) -> tuple[Line, ...]:
     if raw or name == "source":
         return tuple(Line(line, line) for line in every)
     form = _FORMS[name]
-    shown = (form.shown(line) for line in (_before(every, form.end)))
-    return tuple(Line(line, form.key(line)) for line in shown if line.strip())
+    shown = [text for line in _before(every, form.end) if (text := form.shown(line)).strip()]
+    return tuple(Line(line, form.key(told)) for line, told in _with_constants(shown))
+
+
+_CONSTANT: Final = re.compile(r"\s*(%[\w.]+) = arith\.constant (.+)")
+_VALUE: Final = re.compile(r"%[A-Za-z][\w.]*")
+
+
+def _with_constants(shown: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Lines, and the same with the value of each of MLIR's constants in place of its name.
+
+    Where constants follow one another they are put in the order of their values: the compiler
+    gathers them in any order, and names them by where they come from.
+    """
+    values = {match[1]: match[2] for line in shown if (match := _CONSTANT.match(line))}
+    for constant, group in itertools.groupby(shown, lambda line: bool(_CONSTANT.match(line))):
+        run = list(group)
+        for line in sorted(run, key=lambda line: values[line.split()[0]]) if constant else run:
+            yield line, _VALUE.sub(lambda match: values.get(match[0], match[0]), line)
 
 
 def _before(every: Sequence[str], end: re.Pattern[str] | None) -> Sequence[str]:

@@ -276,17 +276,20 @@ def annotate(
     """
     told = [_of_finding(group, places, kernels) for group in alike(comparison.findings)]
     graves = [each for each in comparison.findings if each.severity is Severity.ERROR]
-    untold = [_of_gap(gap, places) for gap in gaps(comparison.rows) if _is_bad(gap) and not _is_told(gap, graves)]
+    untold = [_of_gap(gap, places) for gap in gaps(comparison.rows) if _fails(gap) and not _is_told(gap, graves)]
     return sorted([*untold, *told], key=lambda each: list(LEVELS.values()).index(each.level))
 
 
-def _is_bad(gap: Gap) -> bool:
-    return gap.standing in (Standing.BAD, Standing.NO_VERDICT)
+def _fails(gap: Gap) -> bool:
+    """Whether pytest fails for it: a gap that the matrix expects does not, one that has closed does."""
+    return gap.standing in (Standing.BAD, Standing.NO_VERDICT, Standing.GOOD)
 
 
 def _is_told(gap: Gap, graves: Iterable[Finding]) -> bool:
     """Whether findings of the kernel speak of all targets of the gap."""
     first = gap.rows[0]
+    if gap.standing is Standing.GOOD:
+        return False
     of_kernel = [each for each in graves if (each.kernel, each.direction) == (first.kernel, first.direction)]
     return set(gap.targets) <= {target for each in of_kernel for target in each.targets}
 
@@ -307,7 +310,7 @@ def _of_gap(gap: Gap, places: Mapping[str, KernelPlaces]) -> Annotation:
     stands = places.get(first.kernel)
     backward = " backward" if first.direction is Direction.BACKWARD else ""
     return Annotation(
-        level="error" if gap.standing is Standing.BAD else "warning",
+        level="warning" if gap.standing is Standing.NO_VERDICT else "error",
         title=f"{gap.status} on {', '.join(gap.targets)}",
         message=f"{first.kernel}{backward}, {len(gap.rows)} cells ({', '.join(gap.evidence)}): {gap.cause or ''}",
         place=stands.case if stands else None,

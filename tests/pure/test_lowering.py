@@ -87,6 +87,14 @@ def test_locations_of_mlir_are_left_out_and_numbers_of_values_do_not_count():
     assert keys(TTIR, "ttir") == keys(other, "ttir")
 
 
+def test_constants_are_told_by_their_values_in_whatever_order_they_stand():
+    one = ["%cst = arith.constant 1.0 : f32", "%c8_i32 = arith.constant 8 : i32", "%y = arith.addi %x, %c8_i32 : i32"]
+    other = ["%last = arith.constant 8 : i32", "%cst_2 = arith.constant 1.0 : f32", "%y_1 = arith.addi %x, %last : i32"]
+    assert keys("\n".join(one), "ttgir") == keys("\n".join(other), "ttgir")
+    assert [line.text.split()[3] for line in lines("\n".join(other), "ttgir")] == ["1.0", "8", "%x,"]
+    assert keys("\n".join(one), "ttgir") != keys("\n".join(other).replace(" 8 ", " 9 "), "ttgir")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -109,6 +109,13 @@ def test_what_is_not_good_stands_with_its_cause_the_gravest_first():
     ]
 
 
+def test_a_gap_that_has_closed_is_told_though_the_row_is_good():
+    text = overview(record(expectation=EXPECTATION), findings=0)
+    assert (
+        "✓ softmax built on h200 (compiled, 1 row)\n  the gap has closed; the matrix expects out_of_resources" in text
+    )
+
+
 def test_times_have_speedups_with_their_intervals():
     text = overview(*MIXED, findings=0)
     assert re.search(r"softmax 4096x4096 float32 w8 +h200 +0\.5 +3\.00 \(2\.94–3\.06\)", text)
