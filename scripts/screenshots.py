@@ -35,8 +35,8 @@ class Picture:
 
 
 PICTURES = (
-    Picture("report-overview", "#/", 1280, 1090),
-    Picture("report-registers", "#/", 1280, 1090, metric="Registers"),
+    Picture("report-overview", "#/", 1280, 1180),
+    Picture("report-registers", "#/", 1280, 1180, metric="Registers"),
     Picture("report-kernel", "#/kernel/softmax", 1280, 1740),
     Picture("report-kernel-dark", "#/kernel/softmax", 1280, 1740, scheme="dark"),
     Picture("report-rows", "#/rows", 1280, 900),

@@ -6,8 +6,9 @@ debug information are left out of the comparison, unless the texts are wanted ra
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
@@ -25,7 +26,9 @@ STAGES: Final = ("source", "ttir", "ttgir", "llir", ASSEMBLY)
 _MACHINES: Final = ("ptx", "amdgcn")
 _ORDER: Final = (Evidence.MEASURED, Evidence.COMPILED, Evidence.EMULATED)
 
-IGNORED: Final = "numbers of SSA values and registers, source locations, comments and debug information"
+IGNORED: Final = (
+    "numbers of SSA values and registers, names and order of constants, source locations, comments, debug information"
+)
 """What normalised lines are not compared by."""
 
 
@@ -154,26 +157,31 @@ def _words(row: Row) -> set[str]:
 
 
 def _launches(dataset: Dataset, left: Row, right: Row) -> tuple[tuple[tuple[Side, Side], ...], tuple[str, ...]]:
-    """Kernels of one name side by side, then the others in their order."""
+    """Kernels of one name side by side, the first with the first; then the others in their order."""
     ones, others = _sides(dataset, left), _sides(dataset, right)
-    named = [(one, other) for one in ones for other in others if one.launch.kernel == other.launch.kernel]
-    first: dict[str, tuple[Side, Side]] = {}
-    for one, other in named:
-        first.setdefault(one.launch.kernel, (one, other))
-    rest = [[side for side in sides if side.launch.kernel not in first] for sides in (ones, others)]
-    paired = [*first.values(), *zip(*rest, strict=False)]
-    shorter = min(map(len, rest))
-    alone = [side for sides in rest for side in sides[shorter:]]
+    named = [
+        found
+        for name in dict.fromkeys(side.launch.kernel for side in ones)
+        for found in zip(_of_name(ones, name), _of_name(others, name), strict=False)
+    ]
+    taken = {id(side) for found in named for side in found}
+    rest = [[side for side in sides if id(side) not in taken] for sides in (ones, others)]
+    alone = [side for sides in rest for side in sides[min(map(len, rest)) :]]
+    paired = (*named, *zip(*rest, strict=False))
     return tuple(paired), tuple(f"{side.launch.kernel} runs on {side.target} alone" for side in alone)
 
 
+def _of_name(sides: Iterable[Side], name: str) -> list[Side]:
+    return [side for side in sides if side.launch.kernel == name]
+
+
 def _sides(dataset: Dataset, row: Row) -> list[Side]:
-    """Kernels of a row, each binary once."""
+    """Kernels of a row whose texts were kept, each binary once."""
     texts = texts_of(row.record, dataset.paths)
-    assert row.record.build is not None
-    launches = {launch.binary_hash: launch for launch in reversed(row.record.build.candidates)}
-    kept = [launch for launch in reversed(launches.values()) if launch.binary_hash in texts]
-    return [Side(row, launch, texts[launch.binary_hash]) for launch in kept]
+    launches: dict[str, Launch] = {}
+    for launch in row.record.build.candidates if row.record.build else ():
+        launches.setdefault(launch.binary_hash, launch)
+    return [Side(row, launch, texts[name]) for name, launch in launches.items() if name in texts]
 
 
 def compare(left: Side, right: Side, stage: str, *, raw: bool = False) -> Compared | None:
@@ -220,8 +228,25 @@ def lines(text: str, name: str, *, raw: bool = False) -> tuple[Line, ...]:
     if raw or name == "source":
         return tuple(Line(line, line) for line in every)
     form = _FORMS[name]
-    shown = (form.shown(line) for line in (_before(every, form.end)))
-    return tuple(Line(line, form.key(line)) for line in shown if line.strip())
+    shown = [text for line in _before(every, form.end) if (text := form.shown(line)).strip()]
+    return tuple(Line(line, form.key(told)) for line, told in _with_constants(shown))
+
+
+_CONSTANT: Final = re.compile(r"\s*(%[\w.]+) = arith\.constant (.+)")
+_VALUE: Final = re.compile(r"%[A-Za-z][\w.]*")
+
+
+def _with_constants(shown: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Lines, and the same with the value of each of MLIR's constants in place of its name.
+
+    Where constants follow one another they are put in the order of their values: the compiler
+    gathers them in any order, and names them by where they come from.
+    """
+    values = {match[1]: match[2] for line in shown if (match := _CONSTANT.match(line))}
+    for constant, group in itertools.groupby(shown, lambda line: bool(_CONSTANT.match(line))):
+        run = list(group)
+        for line in sorted(run, key=lambda line: values[line.split()[0]]) if constant else run:
+            yield line, _VALUE.sub(lambda match: values.get(match[0], match[0]), line)
 
 
 def _before(every: Sequence[str], end: re.Pattern[str] | None) -> Sequence[str]:

@@ -52,8 +52,9 @@ def command(  # noqa: PLR0913 (click hands each option over)
     """Source, IR, assembly and resources of one kernel on two targets.
 
     KERNEL is a kernel of the matrix. PATHS are reports, archives of reports, or folders of them
-    with their side folders; reports/local by default. Lines are compared without numbers of SSA
-    values and registers, source locations and debug information, unless --raw is given.
+    with their side folders; reports/local by default. Lines are compared without what differs without
+    meaning (numbers of SSA values and registers, names and order of constants, source locations,
+    debug information), unless --raw is given.
     """
     two = names(targets)
     if len(two) != 2:

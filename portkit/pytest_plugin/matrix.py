@@ -165,7 +165,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     path = _relative(run.journal.path, config)
     terminalreporter.section("portkit")
     if config.option.verbose >= 0:
-        for line in (*summary(run.records.values()), *worst_findings(run.journal.path, len(run.records), path)):
+        found = worst_findings(run.journal.path, len(run.records), path) if run.whole else ()  # a stop is to be quick
+        for line in (*summary(run.records.values()), *found):
             terminalreporter.write_line(line)
     if run.failure:
         terminalreporter.write_line(f"stopped: {run.failure.render()}", red=True)

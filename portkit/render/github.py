@@ -18,7 +18,7 @@ from typing import Final
 from portkit.analysis.findings.rule import Finding, Severity
 from portkit.analysis.findings.summary import Alike, alike
 from portkit.analysis.rows import Comparison, ComparisonRow
-from portkit.analysis.views.kernels import kernel_summaries, where_tried
+from portkit.analysis.views.kernels import kernel_summaries
 from portkit.analysis.views.marks import Gap, Mark, gaps, marks, targets_by_platform
 from portkit.analysis.views.standing import Standing
 from portkit.model import Direction, Evidence
@@ -26,6 +26,7 @@ from portkit.plan.places import KernelPlaces, Place
 from portkit.render.columns import NONE, Notes, escaped, one_line
 from portkit.render.rows import COLUMNS, KERNEL_COLUMNS
 from portkit.render.table import EVIDENCE_MEANS, GPU_OF
+from portkit.render.verdict import verdict
 from portkit.store.schema import clean
 
 SUMMARY_BYTES: Final = 1 << 20
@@ -117,16 +118,7 @@ def _sections(comparison: Comparison) -> list[_Section]:
 
 def _head(comparison: Comparison) -> Iterator[str]:
     yield "## Kernels over targets"
-    summaries = kernel_summaries(comparison)
-    bad = [each for each in summaries if each.bad]
-    if not summaries:
-        yield "No rows."
-    elif bad:
-        named = ", ".join(f"{inert(each.page)} ({len(each.bad)})" for each in bad)
-        yield f"**{len(bad)} of {len(summaries)} kernels do not carry over** (targets): {named}"
-    else:
-        what = f"{inert(summaries[0].page)} is" if len(summaries) == 1 else f"All {len(summaries)} kernels are"
-        yield f"**{what} good {where_tried(summaries)}.**"
+    yield from (f"**{text}**" for _, text in verdict(kernel_summaries(comparison), inert))
     counts = (
         f"{evidence}: " + ", ".join(f"{count} {status}" for status, count in sorted(found.items()))
         for evidence, found in comparison.counts.items()
@@ -172,7 +164,7 @@ def _gap_section(found: Sequence[Gap]) -> _Section:
         for gap in found
     )
     heads = ["", "kernel", "status", "targets", "evidence", "rows", "why"]
-    return _Section("### Does not carry over\n\n" + _table_head(heads), tuple(rows), "kinds")
+    return _Section("### Not good, and why\n\n" + _table_head(heads), tuple(rows), "kinds")
 
 
 def _finding_sections(found: Sequence[Alike]) -> Iterator[_Section]:
@@ -284,17 +276,20 @@ def annotate(
     """
     told = [_of_finding(group, places, kernels) for group in alike(comparison.findings)]
     graves = [each for each in comparison.findings if each.severity is Severity.ERROR]
-    untold = [_of_gap(gap, places) for gap in gaps(comparison.rows) if _is_bad(gap) and not _is_told(gap, graves)]
+    untold = [_of_gap(gap, places) for gap in gaps(comparison.rows) if _fails(gap) and not _is_told(gap, graves)]
     return sorted([*untold, *told], key=lambda each: list(LEVELS.values()).index(each.level))
 
 
-def _is_bad(gap: Gap) -> bool:
-    return gap.standing in (Standing.BAD, Standing.NO_VERDICT)
+def _fails(gap: Gap) -> bool:
+    """Whether pytest fails for it: a gap that the matrix expects does not, one that has closed does."""
+    return gap.standing in (Standing.BAD, Standing.NO_VERDICT, Standing.GOOD)
 
 
 def _is_told(gap: Gap, graves: Iterable[Finding]) -> bool:
     """Whether findings of the kernel speak of all targets of the gap."""
     first = gap.rows[0]
+    if gap.standing is Standing.GOOD:
+        return False
     of_kernel = [each for each in graves if (each.kernel, each.direction) == (first.kernel, first.direction)]
     return set(gap.targets) <= {target for each in of_kernel for target in each.targets}
 
@@ -315,7 +310,7 @@ def _of_gap(gap: Gap, places: Mapping[str, KernelPlaces]) -> Annotation:
     stands = places.get(first.kernel)
     backward = " backward" if first.direction is Direction.BACKWARD else ""
     return Annotation(
-        level="error" if gap.standing is Standing.BAD else "warning",
+        level="warning" if gap.standing is Standing.NO_VERDICT else "error",
         title=f"{gap.status} on {', '.join(gap.targets)}",
         message=f"{first.kernel}{backward}, {len(gap.rows)} cells ({', '.join(gap.evidence)}): {gap.cause or ''}",
         place=stands.case if stands else None,

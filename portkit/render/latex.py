@@ -20,7 +20,7 @@ _HEAD: Final = r"""% Made by portkit; needs \usepackage{booktabs,longtable} and 
 _COMMANDS: Final = {
     **{"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{each: f"\\{each}" for each in "&%$#_"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedblright{}"},
     **{"[": "{[}", "]": "{]}"},  # behind a line's end they would be its argument
     **{"`": r"\textasciigrave{}", "'": r"\textquotesingle{}"},
     **{"×": r"\texttimes{}", "÷": r"\textdiv{}", "±": r"\textpm{}", "µ": r"\textmu{}", "†": r"\textdagger{}"},
@@ -30,6 +30,7 @@ _COMMANDS: Final = {
 """Character → what LaTeX shows it by."""
 
 _TABLE: Final = str.maketrans(_COMMANDS)
+_LAST: Final = "\u017f"  # of the letters that pdfLaTeX prints without a package: Latin
 
 
 def comparison_latex(comparison: Comparison, findings: int | None = None, width: int | None = None) -> str:
@@ -52,13 +53,13 @@ def comparison_latex(comparison: Comparison, findings: int | None = None, width:
 
 
 def latex(text: str) -> str:
-    r"""A text that LaTeX prints as it is; no character of it is a command.
+    r"""A text that LaTeX prints as it is; no character of it is a command. What pdfLaTeX can't print stands as ``?``.
 
     >>> print(latex(r"50%_of \input{x} & ~$"))
     50\%\_of \textbackslash{}input\{x\} \& \textasciitilde{}\$
     """
     shown = one_line(clean(text)).translate(_TABLE)
-    return "".join(each if each.isascii() or each.isalpha() else "?" for each in shown)
+    return "".join(each if each.isascii() or (each.isalpha() and each <= _LAST) else "?" for each in shown)
 
 
 def _long(table: str) -> str:

@@ -27,6 +27,7 @@ from portkit.run.baselines import DeviceLostError, Wanted
 from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
 from portkit.run.ceilings.probe import probe_device
+from portkit.run.classify import describe
 from portkit.run.emulated import emulate_cell, emulate_from_here
 from portkit.run.interpret import interpret_cell
 from portkit.run.jobs import (
@@ -53,6 +54,7 @@ from portkit.run.stages import Stopwatch
 from portkit.run.stand_in import claimed, for_interpreting, under
 from portkit.run.texts import TextsOfBuilds
 from portkit.run.torch_settings import kept_settings
+from portkit.store.texts import BLOB as TEXTS
 
 RunCell = Callable[[Cell], CellResult]
 
@@ -232,7 +234,10 @@ def with_texts(run: RunCell, texts: TextsOfBuilds) -> RunCell:
 
     def run_and_keep(cell: Cell) -> CellResult:
         result = run(cell)
-        return replace(result, blobs={**result.blobs, **texts.blob(result.build)})
+        try:
+            return replace(result, blobs={**result.blobs, **texts.blob(result.build)})
+        except Exception as error:  # what a Triton to come has in another place costs the texts, not the cell
+            return replace(result, nulls={**result.nulls, TEXTS: f"can't be read: {describe(error)}"})
 
     return run_and_keep
 

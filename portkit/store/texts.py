@@ -106,8 +106,7 @@ def texts_of(record: Record, paths: Mapping[str, str]) -> Mapping[str, KernelTex
     """
     address = record.blobs.get(BLOB)
     if address is None:
-        raise ReportError(
-            NOT_KEPT, place=record.cell.label(record.evidence), remedy="run it again with `-k` and its id"
-        )
+        why, label = record.nulls.get(BLOB, NOT_KEPT), record.cell.label(record.evidence)
+        raise ReportError(why, place=label, remedy="run it again with `-k` and its id")
     report = Path(paths[record.run_id])
     return unpack(read_blob(report, address), f"{report}: blob {address[:12]}")

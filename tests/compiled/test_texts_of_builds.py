@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from factories import cell
+
+from portkit.model import CellResult, Evidence, Outcome, Status
+from portkit.run.texts import TextsOfBuilds
+from portkit.run.worker import with_texts
 from portkit.store.texts import BLOB, unpack
 
 
@@ -16,3 +21,11 @@ def test_each_vendor_has_all_its_stages(workshop):
         assert f"tt.func public @{texts.kernel}" in texts.stages["ttir"]
         assert texts.file == "cases/platform_branches.py"
         assert "tests/compiled" not in str(texts)
+
+
+def test_texts_that_can_not_be_read_cost_no_cell(monkeypatch):
+    texts = TextsOfBuilds()
+    monkeypatch.setattr(texts, "blob", lambda build: {}[build])
+    kept = with_texts(lambda cell: CellResult(cell, Evidence.COMPILED, Outcome(Status.BUILT)), texts)(cell())
+    assert kept.outcome.status is Status.BUILT
+    assert kept.nulls["texts"].startswith("can't be read: KeyError")

@@ -9,7 +9,7 @@ from factories import header, record
 
 from portkit.analysis.findings.rule import Finding, Severity
 from portkit.analysis.rows import comparison
-from portkit.model import Direction, Evidence, Outcome, Stage, Status
+from portkit.model import Direction, Evidence, Expectation, Outcome, Selector, Stage, Status
 from portkit.plan.places import KernelPlaces, Place
 from portkit.render.github import (
     ANNOTATIONS,
@@ -54,9 +54,9 @@ def shown(*records, findings=()):
 def test_the_summary_says_first_what_does_not_carry_over():
     text = job_summary(shown(record(), record(target="mi300x", outcome=BROKEN), findings=[finding()]))
     parts = [part for part in text.split("\n\n") if part]
-    assert parts[1] == "**1 of 1 kernels do not carry over** (targets): softmax (1)"
+    assert parts[1] == "**1 of 1 kernels does not carry over: softmax (1 target)**"
     assert "| kernel | h200 | mi300x |\n| --- | --- | --- |\n| softmax | C✅ | C❌ |" in text
-    assert text.index("### Does not carry over") < text.index("### Findings") < text.index("<summary>2 rows")
+    assert text.index("### Not good, and why") < text.index("### Findings") < text.index("<summary>2 rows")
     assert text.count("<details>") == text.count("</details>")
 
 
@@ -139,6 +139,13 @@ def test_what_is_bad_and_no_finding_tells_is_an_error():
     told = finding(Severity.ERROR, targets=("mi300x",))
     levels = [(each.level, each.title) for each in annotate(dataclasses.replace(made, findings=(told,)), {})]
     assert levels == [("error", "compile_error on h200"), ("error", "PK203 Spills")]
+
+
+def test_a_gap_that_has_closed_is_an_error():
+    expected = Expectation(Selector(), Status.OUT_OF_RESOURCES, "was so once", "matrix.yaml:3")
+    (made,) = annotate(shown(record(expectation=expected)), PLACES)
+    assert (made.level, made.title, made.place) == ("error", "built on h200", PLACES["softmax"].case)
+    assert "the gap has closed" in made.message
 
 
 def test_a_step_has_ten_of_a_level_and_the_last_says_how_many_more():

@@ -87,6 +87,14 @@ def test_locations_of_mlir_are_left_out_and_numbers_of_values_do_not_count():
     assert keys(TTIR, "ttir") == keys(other, "ttir")
 
 
+def test_constants_are_told_by_their_values_in_whatever_order_they_stand():
+    one = ["%cst = arith.constant 1.0 : f32", "%c8_i32 = arith.constant 8 : i32", "%y = arith.addi %x, %c8_i32 : i32"]
+    other = ["%last = arith.constant 8 : i32", "%cst_2 = arith.constant 1.0 : f32", "%y_1 = arith.addi %x, %last : i32"]
+    assert keys("\n".join(one), "ttgir") == keys("\n".join(other), "ttgir")
+    assert [line.text.split()[3] for line in lines("\n".join(other), "ttgir")] == ["1.0", "8", "%x,"]
+    assert keys("\n".join(one), "ttgir") != keys("\n".join(other).replace(" 8 ", " 9 "), "ttgir")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -270,6 +278,15 @@ def test_kernels_of_one_name_stand_beside_each_other_and_the_others_in_order(jou
     names = [(left.launch.kernel, right.launch.kernel) for left, right in found.kernels]
     assert names == [("k", "k"), ("first", "walked")]
     assert found.unpaired == ("extra runs on h200 alone",)
+
+
+def test_two_kernels_of_one_name_are_two_pairs(journal):
+    one = on(journal, "h200", [texts("k", ptx=PTX), texts("k", ptx=PTX + "x")])
+    other = on(journal, "a100", [texts("k", ptx=PTX), texts("k", ptx=PTX + "y"), texts("k", ptx=PTX + "z")])
+    found = pair(dataset(journal, one, other), "softmax", ("h200", "a100"))
+    hashes = [(int(left.launch.binary_hash), int(right.launch.binary_hash)) for left, right in found.kernels]
+    assert hashes == [(0, 0), (1, 1)]
+    assert found.unpaired == ("k runs on a100 alone",)
 
 
 def test_of_several_operations_the_largest_is_shown_unless_words_say_another(journal):

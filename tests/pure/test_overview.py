@@ -71,9 +71,19 @@ def test_each_evidence_of_a_kernel_and_target_has_its_mark():
     }
 
 
+def test_a_time_limit_outside_the_kernel_is_no_verdict():
+    late = (
+        record(target=name, outcome=Outcome(Status.TIMEOUT, stage))
+        for name, stage in (("h200", Stage.REFERENCE), ("a100", Stage.COMPILE))
+    )
+    assert grid(overview(*late, findings=0))["softmax"] == {"h200": "C?", "a100": "C✗"}
+
+
 def test_the_head_says_what_carries_over_and_what_does_not():
     text = overview(*MIXED, findings=0)
-    assert text.startswith("2 of 3 kernels do not carry over: softmax (2 targets); rope (1 target)\n")
+    assert text.startswith(
+        "1 of 3 kernels does not carry over: softmax (2 targets)\n1 of 3 kernels has no verdict: rope (1 target)\n"
+    )
     assert "measured 1 passed · compiled 3 built, 2 compile_error" in " ".join(text.split())
     assert "No row here was run on an AMD GPU." in text
     assert overview(record(), findings=0).startswith("softmax is good on h200.\n")
@@ -88,7 +98,7 @@ def test_a_kernel_without_rows_on_a_target_has_none_there():
 
 def test_what_is_not_good_stands_with_its_cause_the_gravest_first():
     text = overview(*MIXED, findings=0)
-    part = text[text.index("Does not carry over") : text.index("Times")].split("\n")[1:]
+    part = text[text.index("Not good, and why") : text.index("Times")].split("\n")[1:]
     assert [line for line in part if line] == [
         "✗ softmax compile_error on h200, mi300x (compiled, 2 rows)",
         "  error: operand out of range",
@@ -97,6 +107,13 @@ def test_what_is_not_good_stands_with_its_cause_the_gravest_first():
         "! rope out_of_resources on mi300x (compiled, 1 row)",
         "  expected: too much shared memory. Found: out_of_resources",
     ]
+
+
+def test_a_gap_that_has_closed_is_told_though_the_row_is_good():
+    text = overview(record(expectation=EXPECTATION), findings=0)
+    assert (
+        "✓ softmax built on h200 (compiled, 1 row)\n  the gap has closed; the matrix expects out_of_resources" in text
+    )
 
 
 def test_times_have_speedups_with_their_intervals():

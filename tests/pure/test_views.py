@@ -176,11 +176,36 @@ def test_distances_are_steps_from_the_first_target(compared):
 def test_what_does_not_carry_over_stands_first(compared):
     found = {each.page: each for each in kernel_summaries(compared)}
     assert next(iter(found)) == "attention"
-    assert found["attention"].bad == ("a100", "mi300x", "rx7900xtx")
+    assert (found["attention"].bad, found["attention"].unsure) == (("mi300x", "rx7900xtx"), ("a100",))
     assert found["attention"].carry is Carry.NO
     assert (found["softmax"].carry, found["softmax"].gravest) == (Carry.AT_A_COST, Severity.WARNING)
-    assert found["softmax backward"].carry is Carry.YES
-    assert found["softmax"].evidence == {Evidence.MEASURED: 4}
+    assert found["softmax backward"].carry is Carry.ALONE
+    assert found["softmax"].evidence == {Evidence.MEASURED: TARGETS}
+
+
+@pytest.mark.parametrize(
+    ("records", "carry"),
+    [
+        ([("measured", "h200"), ("measured", "mi300x")], Carry.YES),
+        ([("measured", "h200"), ("compiled", "mi300x")], Carry.BUILT),
+        ([("compiled", "h200"), ("compiled", "mi300x")], Carry.BUILT),
+        ([("compiled", "h200")], Carry.ALONE),
+    ],
+)
+def test_how_far_a_kernel_without_trouble_was_seen(tmp_path, records, carry):
+    made = [
+        many_targets.compiled(target) if evidence == "compiled" else many_targets.measured(target, timing=None)
+        for evidence, target in records
+    ]
+    (summary,) = kernel_summaries(comparison(many_targets.of_records(made, many_targets.Report(tmp_path))))
+    assert summary.carry is carry
+
+
+def test_a_kernel_without_a_verdict_is_not_said_to_carry_over_nor_not_to(tmp_path):
+    failed = many_targets.measured("a100", outcome=Outcome(Status.REFERENCE_FAILED), timing=None)
+    made = [many_targets.measured("h200", timing=None), failed]
+    (summary,) = kernel_summaries(comparison(many_targets.of_records(made, many_targets.Report(tmp_path))))
+    assert (summary.carry, summary.unsure) == (Carry.UNSURE, ("a100",))
 
 
 def test_targets_stand_as_planned_with_what_they_are(compared):

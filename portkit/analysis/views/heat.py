@@ -31,7 +31,14 @@ class Metric:
 
 
 METRICS: Final = (
-    Metric(STATUS, "Status", "", 1, highest=False, means="the worst status of the kernel's cells there"),
+    Metric(
+        STATUS,
+        "Status",
+        "",
+        1,
+        highest=False,
+        means="✓ is built, or ran and passed",
+    ),
     Metric("speedup", "Speedup", "×", 1, highest=False, means="eager ÷ fused, end to end on device events"),
     Metric(
         "share_of_bound",

@@ -24,7 +24,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Gap:
-    """Rows of one kernel that are not good for one reason."""
+    """Rows of one kernel that are not as wanted for one reason: not good, or good where the matrix expects a gap."""
 
     page: str  # kernel, and its direction if backward
     standing: Standing
@@ -65,7 +65,7 @@ def gaps(rows: Iterable[ComparisonRow]) -> tuple[Gap, ...]:
     """What is not good by kernel, status and cause; the gravest and those of most targets first."""
     groups: dict[tuple[str, Standing, Status, str], list[ComparisonRow]] = collections.defaultdict(list)
     for row in rows:
-        if not row.status.good:
+        if not row.as_wanted:
             groups[operation_of(row).page, standing(row), row.status, row.cause or ""].append(row)
     found = [_gap(page, stands, status, group) for (page, stands, status, _), group in groups.items()]
     return tuple(sorted(found, key=lambda gap: (gap.standing.rank, -len(gap.targets), gap.page, gap.cause or "")))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 
 from portkit.analysis.rows import ComparisonRow
-from portkit.model import Outcome
 
 
 class Standing(enum.StrEnum):
@@ -31,4 +30,4 @@ def standing(row: ComparisonRow) -> Standing:
         return Standing.EXPECTED
     if row.status.value == Standing.EXCLUDED:
         return Standing.EXCLUDED
-    return Standing.NO_VERDICT if Outcome(row.status).no_verdict else Standing.BAD
+    return Standing.NO_VERDICT if row.no_verdict else Standing.BAD

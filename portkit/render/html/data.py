@@ -29,6 +29,7 @@ from portkit.render.html.columns import COLUMNS, Column
 from portkit.render.html.sections import SIGNS
 from portkit.render.plots.heat import MARKS
 from portkit.render.plots.kinds import KINDS, plots
+from portkit.render.plots.plot import Plot
 from portkit.render.plots.style import DARK, LIGHT
 from portkit.render.table import EVIDENCE_MEANS
 from portkit.store.merge import Dataset, Row
@@ -156,7 +157,7 @@ def _kernel(summary: KernelSummary) -> dict[str, Any]:
         "kernel": summary.kernel,
         "carry": summary.carry,
         "sign": SIGNS[summary.carry],
-        "bad": summary.bad,
+        "bad": [*summary.bad, *summary.unsure],
         "gravest": summary.gravest,
     }
 
@@ -165,7 +166,7 @@ def _finding(group: Alike) -> dict[str, Any]:
     return {**plain(group.first), "page_of": page_of(group.first), "operations": group.operations}
 
 
-def _plot(plot: Any) -> dict[str, Any]:
+def _plot(plot: Plot) -> dict[str, Any]:
     fields = {name: getattr(plot, name) for name in ("kind", "operation", "detail", "title", "alt", "height")}
     values = {name: [_shortened(value) for value in values] for name, values in plot.datasets.items()}
     return {**fields, "datasets": values}

@@ -19,6 +19,7 @@ from portkit.render.html import sections
 from portkit.render.html.data import kernel_chunks, main_chunk, packed
 from portkit.render.plots.export import converter
 from portkit.render.table import EVIDENCE_MEANS
+from portkit.render.verdict import verdict
 from portkit.store.merge import Dataset
 
 TITLE: Final = "portkit: comparison of targets"
@@ -59,6 +60,7 @@ def page(comparison: Comparison, dataset: Dataset, *, title: str = TITLE) -> str
             title=title,
             comparison=comparison,
             kernels=kernels,
+            headlines=list(verdict(kernels)),
             top_findings=shown,
             more=more,
             means={evidence: EVIDENCE_MEANS[evidence] for evidence in Evidence},

@@ -6,6 +6,7 @@ import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from portkit.analysis.findings.rule import Severity
 from portkit.analysis.rows import Comparison
 from portkit.analysis.views.kernels import Carry, KernelSummary
 from portkit.analysis.views.targets import targets
@@ -36,11 +37,12 @@ def not_good(comparison: Comparison, evidence: Evidence) -> int:
 
 def why(kernel: KernelSummary) -> str:
     """Why a kernel does not carry over, or on what it was looked at."""
-    seen = ", ".join(f"{count} {evidence}" for evidence, count in kernel.evidence.items())
-    if kernel.bad:
-        grave = f": {kernel.findings[0].first.title}" if kernel.findings else ""
-        return one_line(f"{', '.join(kernel.bad)}{grave}")
-    if kernel.carry is Carry.YES:
+    seen = ", ".join(f"{len(names)} {evidence}" for evidence, names in kernel.evidence.items())
+    if kernel.bad or kernel.unsure:
+        grave = f": {kernel.findings[0].first.title}" if kernel.bad and kernel.findings else ""
+        unsure = f"no verdict on {', '.join(kernel.unsure)}" if kernel.unsure else ""
+        return one_line("; ".join(part for part in (f"{', '.join(kernel.bad)}{grave}", unsure) if part))
+    if kernel.gravest in (None, Severity.INFO):
         return f"looked at: {seen}"
     titles = dict.fromkeys(f"{each.first.title} ({', '.join(each.first.targets)})" for each in kernel.findings[:2])
     return one_line("; ".join(titles))
@@ -112,7 +114,14 @@ def drift_rows(comparison: Comparison) -> Iterator[Line]:
         yield (line,)
 
 
-SIGNS: Final[Mapping[Carry, str]] = {Carry.NO: "✕", Carry.AT_A_COST: "△", Carry.YES: "✓"}
+SIGNS: Final[Mapping[Carry, str]] = {
+    Carry.NO: "✕",
+    Carry.UNSURE: "?",
+    Carry.AT_A_COST: "△",
+    Carry.BUILT: "○",
+    Carry.ALONE: "–",
+    Carry.YES: "✓",
+}
 """What tells without colour whether a kernel carries over."""
 
 FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {

@@ -34,7 +34,7 @@ SPEC: Final[Spec] = {
     "layer": [
         {
             "mark": {"type": "line", "strokeWidth": 1.5},
-            "encoding": {"y": {"field": "portability", "title": "performance portability up to there", **_PERCENT}},
+            "encoding": {"y": {"field": "portability", "title": "portability so far", **_PERCENT}},
         },
         {
             "mark": {"type": "point", "filled": True, "size": 70, "opacity": 0.9},
@@ -94,7 +94,7 @@ def _plot(page: str | None, label: str | None, found: Sequence[Cascade], names: 
         title="Performance portability, cascade",
         alt=f"Performance portability of {about} as targets join, the most efficient first; ticks are each target's "
         "efficiency against the best known time there." + ("" if joined else " Only one target was measured so far."),
-        height=240 if joined else 120,
+        height=240 if joined else 140,
         datasets={"steps": list(_steps(found, names))},
     )
 

@@ -27,6 +27,7 @@ def _style(ink: str, muted: str, line: str, colours: list[str]) -> dict[str, Any
         "axis": {**words, "gridColor": line, "domainColor": muted, "tickColor": muted},
         "legend": {
             **words,
+            "symbolLimit": 100,
             "symbolBaseFillColor": ink,
             "symbolBaseStrokeColor": ink,
             "layout": {"top": {"direction": "vertical", "anchor": "start"}},

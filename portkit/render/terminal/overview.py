@@ -19,12 +19,14 @@ from rich.text import Text
 from portkit.analysis.findings.rule import Severity
 from portkit.analysis.findings.summary import Alike, alike, top
 from portkit.analysis.rows import Comparison, ComparisonRow
-from portkit.analysis.views.kernels import KernelSummary, kernel_summaries, where_tried
+from portkit.analysis.views.kernels import kernel_summaries
 from portkit.analysis.views.marks import Gap, Mark, gaps, marks, targets_by_platform
+from portkit.analysis.views.operations import operation_of
 from portkit.analysis.views.standing import Standing
 from portkit.model import Direction, Evidence, Platform
 from portkit.render.columns import NONE, decimals, milliseconds, one_line, percent, whole
 from portkit.render.table import EVIDENCE_MEANS, GPU_OF
+from portkit.render.verdict import verdict
 
 SIGNS: Final[Mapping[Standing, tuple[str, str]]] = {
     Standing.GOOD: ("✓", "green"),
@@ -85,7 +87,7 @@ def _parts(comparison: Comparison, width: int, findings: int | None) -> Iterator
         return
     yield Text(_signs(comparison), "dim")
     yield from _grids(comparison, width)
-    yield from _section("Does not carry over", _gap_lines(gaps(comparison.rows)))
+    yield from _section("Not good, and why", _gap_lines(gaps(comparison.rows)))
     yield from _section("Findings", _finding_lines(comparison, findings))
     yield from _section("Times", _times(comparison, width))
     yield from _section("What the words mean", _legend(comparison))
@@ -100,27 +102,16 @@ def _section(title: str, parts: Iterable[RenderableType]) -> Iterator[Renderable
 
 
 def _head(comparison: Comparison) -> RenderableType:
-    lines = [_verdict(comparison), *_counts(comparison)]
+    lines = [*_verdict(comparison), *_counts(comparison)]
     lines += [Text(f"No row here was run on {GPU_OF[each]}.", "yellow") for each in comparison.not_measured]
     lines += [Text(f"MISSING: no row of {name}", "bold red") for name in comparison.missing]
     lines += [Text(f"warning: {one_line(text)}", "yellow") for text in comparison.warnings]
     return Group(*lines)
 
 
-def _verdict(comparison: Comparison) -> Text:
-    """How many kernels carry over, in one line."""
-    summaries = kernel_summaries(comparison)
-    if not summaries:
-        return Text("no rows", "bold")
-    bad = [each for each in summaries if each.bad]
-    if not bad:
-        what = summaries[0].page + " is" if len(summaries) == 1 else f"All {len(summaries)} kernels are"
-        return Text(f"{what} good {where_tried(summaries)}.", "bold green")
-    return Text(f"{len(bad)} of {len(summaries)} kernels do not carry over: {_named(bad)}", "bold red")
-
-
-def _named(bad: Sequence[KernelSummary]) -> str:
-    return "; ".join(f"{each.page} ({len(each.bad)} target{'s' * (len(each.bad) > 1)})" for each in bad)
+def _verdict(comparison: Comparison) -> Iterator[Text]:
+    for kind, text in verdict(kernel_summaries(comparison)):
+        yield Text(text, SIGNS[kind][1] if kind is not Standing.GOOD else "bold green")
 
 
 def _counts(comparison: Comparison) -> Iterator[Text]:
@@ -239,6 +230,11 @@ class _TimeColumn:
     right: bool = True
 
 
+def _cell_name(row: ComparisonRow) -> str:
+    found = operation_of(row)
+    return f"{found.page} {found.label}"
+
+
 def _speedup(row: ComparisonRow) -> str:
     if row.speedup is None:
         return NONE
@@ -262,7 +258,7 @@ def _figure(name: str, form: Callable[[float], str]) -> Callable[[ComparisonRow]
 
 
 _TIME_COLUMNS: Final = (
-    _TimeColumn("cell", lambda row: f"{row.kernel} {row.shape_text} {row.dtype} {row.variant}", right=False),
+    _TimeColumn("cell", _cell_name, right=False),
     _TimeColumn("target", lambda row: row.target, right=False),
     _TimeColumn("ms events", _figure("median_ms", milliseconds)),
     _TimeColumn("× vs eager", _speedup),

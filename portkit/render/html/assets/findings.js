@@ -31,9 +31,19 @@ function findingCard(app, finding, place, { open = false, excerpts = null } = {}
 
 /** Lines of two targets side by side. */
 function excerptView(excerpts) {
-  return h("div", { class: "excerpts" }, ...excerpts.map((excerpt) =>
-    h("figure", {},
-      h("figcaption", {}, h("b", {}, excerpt.target), ` ${excerpt.holds ? "(holds)" : "(does not hold)"} · ${excerpt.kernel} · ${excerpt.stage} · ${plural(excerpt.matches, "line")}`),
-      scrollable(`${excerpt.stage} of ${excerpt.target}`, h("pre", {}, ...excerpt.lines.map((line) =>
-        h("span", { class: line.match ? "line match" : "line" }, h("i", { "aria-hidden": "true" }, String(line.number).padStart(5)), `  ${line.text}\n`)))))));
+  return h("div", { class: "excerpts" }, ...excerpts.map(excerptFigure));
+}
+
+function excerptFigure(excerpt) {
+  const holds = excerpt.holds ? "(holds)" : "(does not hold)";
+  const told = ` ${holds} · ${excerpt.kernel} · ${excerpt.stage} · ${plural(excerpt.matches, "line")}`;
+  const text = h("pre", {}, ...excerpt.lines.map(excerptLine));
+  return h("figure", {},
+    h("figcaption", {}, h("b", {}, excerpt.target), told),
+    scrollable(`${excerpt.stage} of ${excerpt.target}`, text));
+}
+
+function excerptLine(line) {
+  const number = h("i", { "aria-hidden": "true" }, String(line.number).padStart(5));
+  return h("span", { class: line.match ? "line match" : "line" }, number, `  ${line.text}\n`);
 }

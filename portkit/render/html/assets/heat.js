@@ -1,4 +1,5 @@
-// The map of kernels, or of one kernel's operations, by target: the worst row of each place.
+// The map of kernels, or of one kernel's operations, by target: the worst of the rows that the filters leave,
+// by the same rules as portkit/analysis/views/heat.py, which can't know what a reader filters.
 
 class Heat {
   /**
@@ -6,9 +7,10 @@ class Heat {
    * @param line  row → name of its line, such as its kernel
    * @param link  name of a line → address, or null
    * @param name  of the map, for labels
+   * @param order names of lines in their order, with a sign each; null: as the rows have them
    */
-  constructor(app, line, link, name) {
-    Object.assign(this, { app, line, link, name, metric: app.data.metrics[0] });
+  constructor(app, line, link, name, order = null) {
+    Object.assign(this, { app, line, link, name, order, metric: app.data.metrics[0] });
     this.element = this.draw();
   }
 
@@ -40,7 +42,7 @@ class Heat {
     const targets = this.app.data.targets.filter((target) => this.app.filters.allowsTarget(target));
     const places = this.places();
     this.ends = this.range(places);
-    const lines = [...places.keys()];
+    const lines = this.order ? [...this.order.keys()].filter((name) => places.has(name)) : [...places.keys()];
     const vendors = [...new Set(targets.map((target) => target.vendor))];
     this.means.textContent = `${this.metric.title}: ${this.metric.means}. Of several cells the worst is shown.`;
     this.readout.textContent = "Point at a cell, or walk through with the arrow keys.";
@@ -56,7 +58,8 @@ class Heat {
   row(name, targets, cells) {
     const address = this.link(name);
     const head = address ? h("a", { href: address }, name) : name;
-    return h("tr", {}, h("th", { scope: "row" }, head), ...targets.map((target) => this.cell(name, target, cells.get(target.name))));
+    const sign = this.order ? h("span", { class: "sign", "aria-hidden": "true" }, this.order.get(name)) : null;
+    return h("tr", {}, h("th", { scope: "row" }, sign, head), ...targets.map((target) => this.cell(name, target, cells.get(target.name))));
   }
 
   cell(name, target, rows) {
@@ -66,10 +69,14 @@ class Heat {
     const evidence = this.app.rows.value("evidence", row);
     const standing = this.app.rows.value("standing", row);
     const style = known && value !== null ? `--heat:${Math.round(100 * this.share(value))}%` : null;
-    const shown = this.metric.name === "status" ? statusWords(this.app, row) : known ? [figure(value)] : [dash(this.app.rows.reason(this.metric.name, row))];
     const kind = this.metric.name === "status" ? `standing ${standing.replace(" ", "-")}` : known ? "figure" : "unknown";
-    return h("td", { class: kind, style, "data-told": this.words(name, target, row, value, count, rows.length), "data-target": target.name },
-      ...evidenceMark(this.app, evidence), " ", ...shown);
+    const told = this.words(name, target, row, value, count, rows.length);
+    return h("td", { class: kind, style, "data-told": told }, ...evidenceMark(this.app, evidence), " ", ...this.shown(row, value));
+  }
+
+  shown(row, value) {
+    if (this.metric.name === "status") return statusWords(this.app, row, { short: true });
+    return [value === null ? dash(this.app.rows.reason(this.metric.name, row)) : figure(value)];
   }
 
   words(name, target, row, value, count, all) {
@@ -122,7 +129,8 @@ class Heat {
 
   range(places) {
     if (this.metric.name === "status") return [0, 1];
-    const values = [...places.values()].flatMap((cells) => [...cells.values()].map((rows) => this.worst(rows).value)).filter((value) => value !== null);
+    const cells = [...places.values()].flatMap((of) => [...of.values()]);
+    const values = cells.map((rows) => this.worst(rows).value).filter((value) => value !== null);
     return values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
   }
 
@@ -136,8 +144,10 @@ class Heat {
 
 const SIGNS = { good: "✓", bad: "✕", "no verdict": "?", "expected gap": "≈", excluded: "⊘" };
 
-/** A status with a sign that tells it without colour. */
-function statusWords(app, row) {
+/** A status with a sign that tells it without colour; where room is short, a good one by its sign alone. */
+function statusWords(app, row, { short = false } = {}) {
   const standing = app.rows.value("standing", row);
-  return [h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[standing]), ` ${app.rows.value("status", row)}`];
+  const word = ` ${app.rows.value("status", row)}`;
+  return [h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[standing]),
+    short && standing === "good" ? h("span", { class: "hidden" }, word) : word];
 }

@@ -55,7 +55,13 @@ class Plots {
   async draw(drawing) {
     const { plot, place } = drawing;
     const style = this.app.data.styles[dark() ? "dark" : "light"];
-    const spec = { ...fitted(this.app.data.kinds[plot.kind], plot.height, place.clientWidth || 320), datasets: plot.datasets, config: { ...style, legend: { ...style.legend, columns: Math.max(1, Math.floor(place.clientWidth / 150)) } } };
+    const width = place.clientWidth || 320;
+    const legend = { ...style.legend, columns: Math.max(1, Math.floor(width / 150)) };
+    const spec = {
+      ...fitted(this.app.data.kinds[plot.kind], plot.height, width),
+      datasets: plot.datasets,
+      config: { ...style, legend },
+    };
     const head = [drawing.title === plot.title ? null : plot.title, plot.operation].filter(Boolean).join(", ");
     drawing.caption.textContent = [head, plot.alt].filter(Boolean).join(". ");
     if (drawing.values.open) this.tabulate(drawing);
@@ -68,15 +74,9 @@ class Plots {
     place.dataset.drawn = plot.kind;
   }
 
-  /** The values as a table. */
+  /** The values as tables, one a dataset. */
   tabulate(drawing) {
-    const tables = Object.entries(drawing.plot.datasets).map(([name, values]) => {
-      const fields = [...new Set(values.flatMap((value) => Object.keys(value)))];
-      const cell = (value) => (value === null || value === undefined ? "–" : typeof value === "number" ? figure(value) : String(value));
-      return scrollable(`Values: ${name}`, h("table", { class: "plain" }, h("caption", {}, name),
-        h("thead", {}, h("tr", {}, ...fields.map((field) => h("th", { scope: "col" }, field)))),
-        h("tbody", {}, ...values.slice(0, 500).map((value) => h("tr", {}, ...fields.map((field) => h("td", {}, cell(value[field]))))))));
-    });
+    const tables = Object.entries(drawing.plot.datasets).map(([name, values]) => valuesTable(name, values));
     drawing.values.replaceChildren(drawing.values.firstElementChild, ...tables);
   }
 
@@ -85,4 +85,16 @@ class Plots {
     h("a", { href: url, download: `${drawing.plot.kind}.svg` }).click();
     URL.revokeObjectURL(url);
   }
+}
+
+const MOST_VALUES = 500;
+
+function valuesTable(name, values) {
+  const fields = [...new Set(values.flatMap((value) => Object.keys(value)))];
+  const shown = (value) => (typeof value === "number" ? figure(value) : String(value ?? "–"));
+  const line = (value) => h("tr", {}, ...fields.map((field) => h("td", {}, shown(value[field]))));
+  return scrollable(`Values: ${name}`, h("table", { class: "plain" },
+    h("caption", {}, name),
+    h("thead", {}, h("tr", {}, ...fields.map((field) => h("th", { scope: "col" }, field)))),
+    h("tbody", {}, ...values.slice(0, MOST_VALUES).map(line))));
 }
