@@ -26,8 +26,8 @@ Triton has e4m3fn on NVIDIA from sm_89 on, and converts in software on AMD where
 does not. Its interpreter loses the carry where rounding reaches the next power of two.
 
 Measured on an H200, bfloat16, 16384 × 4096 (torch 2.11, Triton 3.6; least bytes over time, as a
-share of the copy bandwidth of the same run): 91 % with 4 warps, 92 % tuned; 85 % with 8 and less
-with 16. Codes go through shared memory to fill 16-byte stores.
+share of the copy bandwidth of the same run): 93 % with 4 warps and tuned; less with 8 and 16. Codes
+go through shared memory to fill 16-byte stores.
 
 Sources:
     1. P. Micikevicius et al., "FP8 Formats for Deep Learning", 2022,

@@ -93,6 +93,8 @@ OF_FUNCTIONS = "num_vgpr"
 """In an expression over functions; vector registers that their code names are there without it."""
 
 TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)(?::[^"]*)?"')
+CODE = re.compile(r"\.text\b|\.section\s+\.text\b")
+"""Beginnings of sections of code: cold functions have one of their own."""
 LABEL = re.compile(r"([\w.$]+):")
 INSTRUCTION = re.compile(r"((?:s|v|ds|global|buffer|flat|scratch|image|tbuffer|exp)_\w+|exp)\b\s*(.*)")
 LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+")
@@ -212,7 +214,7 @@ def _code_lines(text: str) -> Iterator[str]:
     code = True
     for line in text.splitlines():
         word = line.strip()
-        if word.startswith(".text"):
+        if CODE.match(word):
             code = True
         elif word.startswith((".section", ".amdgpu_metadata")):
             code = False
