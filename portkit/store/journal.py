@@ -68,7 +68,7 @@ class Journal:
         """
         path = folder / f"{header.run_id}.jsonl"
         with _as_report_error(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            _make_folder(folder)
         header = schema.storable(header)
         with _as_report_error(path):
             _create_whole(path, schema.encode(header))
@@ -547,6 +547,19 @@ _REMEDIES = {
     errno.ENOENT: "check the path",
     errno.ENOTDIR: "a part of the path is a file: name a folder",
 }
+_REMEDIES_OF_READING = {
+    errno.EACCES: "ask for the right to read it",
+    errno.EPERM: "ask for the right to read it",
+    errno.ENOENT: "check the path, or make a report first: `pytest --benchmark`",
+}
+
+
+def _make_folder(folder: Path) -> None:
+    """Make it with its parents, if absent; a file in its place is no report that was there before."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
 
 
 @contextmanager
@@ -554,7 +567,6 @@ def _as_report_error(path: Path, *, what: str = "the report", verb: str = "writt
     try:
         yield
     except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0, "check the disk and the path")
-        if verb == "read" and error.errno in (errno.EACCES, errno.EPERM):
-            remedy = "ask for the right to read it"
+        remedies = _REMEDIES | (_REMEDIES_OF_READING if verb == "read" else {})
+        remedy = remedies.get(error.errno or 0, "check the disk and the path")
         raise ReportError(f"{what} can't be {verb}: {error.strerror}", place=str(path), remedy=remedy) from error

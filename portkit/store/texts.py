@@ -107,6 +107,6 @@ def texts_of(record: Record, paths: Mapping[str, str]) -> Mapping[str, KernelTex
     address = record.blobs.get(BLOB)
     if address is None:
         why, label = record.nulls.get(BLOB, NOT_KEPT), record.cell.label(record.evidence)
-        raise ReportError(why, place=label, remedy="run it again with `-k` and its id")
+        raise ReportError(why, place=label, remedy="run `pytest --benchmark -k …` without --portkit-no-texts")
     report = Path(paths[record.run_id])
     return unpack(read_blob(report, address), f"{report}: blob {address[:12]}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from portkit.cli.selftest import command
 from portkit.errors import HostError
+from portkit.run.devices import choose_devices
 from portkit.run.selftest import trial
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -59,8 +61,23 @@ ERROR matrix.yaml
 
 
 def test_the_cause_is_told_and_not_how_pytest_sums_up(monkeypatch, tmp_path):
+    refused = NO_GPU.replace("no GPU 0 is here", "1 process uses it")
+    monkeypatch.setattr(trial, "_pytest", lambda folder, options: refused)
+    with pytest.raises(HostError, match="the run left no report: --portkit-devices: 1 process uses it\n  remedy"):
+        trial.run_trial(tmp_path)
+
+
+def test_what_a_run_without_a_gpu_says_is_known():
+    with pytest.raises(HostError) as caught:
+        choose_devices(SimpleNamespace(devices=()), {0})
+    assert trial._NO_GPU in str(caught.value)
+
+
+def test_without_a_gpu_a_host_with_one_is_asked_for(monkeypatch, tmp_path):
     monkeypatch.setattr(trial, "_pytest", lambda folder, options: NO_GPU)
-    with pytest.raises(HostError, match="the run left no report: --portkit-devices: no GPU 0 is here\n  remedy"):
+    with pytest.raises(
+        HostError, match=r"^no GPU is here that torch can use\n.*on a host with a GPU; `portkit doctor`"
+    ):
         trial.run_trial(tmp_path)
 
 

@@ -192,10 +192,16 @@ def test_a_report_is_never_overwritten(tmp_path):
         Journal.create(tmp_path, header())
 
 
-def test_a_folder_below_a_file(tmp_path):
+@pytest.mark.parametrize("folder", ["reports", "reports/local"])
+def test_a_file_in_place_of_a_folder(tmp_path, folder):
     (tmp_path / "reports").write_text("")
-    with pytest.raises(ReportError, match="name a folder"):
-        Journal.create(tmp_path / "reports" / "local", header())
+    with pytest.raises(ReportError, match=r"Not a directory\n.*name a folder"):
+        Journal.create(tmp_path / folder, header())
+
+
+def test_a_report_that_is_not_there(tmp_path):
+    with pytest.raises(ReportError, match=r"No such file or directory\n.*make a report first: `pytest --benchmark`"):
+        read_report(tmp_path / "local")
 
 
 def test_no_write_permission(tmp_path):

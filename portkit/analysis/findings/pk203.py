@@ -42,7 +42,7 @@ RULE = Rule(
     "sm_80 on, xf32 on gfx942, and full float32 on every other AMD target.",
     cost="tf32 and xf32 keep 10 bits of each operand: results differ by about 1e-3 of their size between "
     "targets, and the rate differs by several times.",
-    remedy="Write input_precision: ieee for the same result everywhere, tf32 only where a target accepts it; "
+    remedy='Write input_precision="ieee" for the same result everywhere, "tf32" only where a target accepts it; '
     "let the case say allow_tf32 so that its limit is right.",
     check=_check,
 )

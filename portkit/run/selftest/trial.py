@@ -27,6 +27,7 @@ _OPTIONS: Final = (
     *("--portkit-baselines", "eager", "--portkit-emulate", "off", "--portkit-probe", "off"),
     *("--portkit-cell-seconds", "60", "-p", "no:cacheprovider", "-q"),
 )
+_NO_GPU: Final = "no GPU 0 is here"  # says a run that is given --portkit-devices 0
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def run_trial(
     output = _pytest(folder, options)
     reports = sorted((folder / "reports" / "local").glob("*.jsonl"))
     if not reports:
-        raise HostError(f"the run left no report: {_last(output)}", remedy="see `portkit doctor`")
+        raise _no_report(output)
     report = read_report(reports[-1])
     return Trial(report, device := _measured_on(report), tuple(_checks(report, device)))
 
@@ -93,6 +94,13 @@ def _checks(report: Report, device: Device) -> Iterator[Checked]:
         name=device.name, architecture=device.architecture, units=device.units, memory_bytes=device.memory_bytes
     )
     return judge(report, device, target)
+
+
+def _no_report(output: str) -> HostError:
+    if _NO_GPU in output:
+        remedy = "run it on a host with a GPU; `portkit doctor` says what is missing here"
+        return HostError("no GPU is here that torch can use", remedy=remedy)
+    return HostError(f"the run left no report: {_last(output)}", remedy="see `portkit doctor`")
 
 
 def _last(output: str) -> str:
