@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from urllib.parse import quote
 
 import many_targets
 import pytest
-from html_pages import unfold
+from html_pages import unfold, written
 from many_targets import TARGETS
 
 expect = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`").expect
@@ -61,7 +62,7 @@ def test_the_summary_names_what_does_not_carry_over_first(opened, made_up):
     lines = texts(page, ".kernels li")
     assert next(line.split("\n")[0] for line in lines if line.startswith("✕")) == "✕attention does not carry over"
     assert "mi300x, rx7900xtx: Results differ beyond the rounding model; no verdict on a100" in lines[0]
-    assert lines[-1].startswith("–softmax backward known on one target alone")
+    assert lines[-1].startswith("–tuned known on one target alone")
 
 
 def test_the_map_shows_the_worst_status_with_its_evidence(opened, made_up):
@@ -128,6 +129,15 @@ def test_rows_sort_both_ways_with_unknown_last_and_are_found_by_words(opened, ma
     expect(page.locator("table.rows tbody tr")).to_have_count(5)
     assert set(column(page, "kernel")) == {"fan_in"}
     assert set(column(page, "target")) == {"mi300x"}
+
+
+def test_ranges_of_autotuners_and_times_that_do_not_compare_are_marked(opened, made_up):
+    page = opened(made_up).goto("#/kernel/tuned")
+    assert column(page, "registers") == ["40–72"]
+    assert column(page, "occupancy") == ["50–100"]
+    page = opened(made_up).goto("#/kernel/throttled")
+    assert column(page, "events") == ["0.11 ‡"]
+    assert "power cap" in page.locator("table.rows [data-why*=compared]").get_attribute("data-why")
 
 
 def test_a_kernels_name_leads_to_its_page_and_a_target_to_its_raw_fields(opened, made_up):
@@ -260,6 +270,14 @@ def test_nothing_is_wider_than_a_phone_but_what_scrolls_itself(opened, made_up):
     page = report.goto("#/rows")
     page.evaluate("for (const each of document.querySelectorAll('details.filter')) each.open = true")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_report_without_rows_opens_in_silence(opened, tmp_path):
+    empty = replace(many_targets.dataset(tmp_path), rows=(), probes=())
+    report = opened(written(tmp_path, empty))
+    for view in ("#/", "#/rows", "#/findings", "#/hosts"):
+        report.goto(view)
+    assert report.said == []
 
 
 def test_an_unknown_kernel_or_cell_is_said(opened, made_up):

@@ -194,6 +194,8 @@ def troubled() -> Iterator[Record]:
     yield compiled("rx7900xtx", case="attention", outcome=over)
     weak = Outcome(Status.WEAK_CHECK, message="a wrong result would pass")
     yield measured("a100", "attention", outcome=weak, timing=None)
+    yield compiled("a100", case="tuned", build=factories.tuned_build())
+    yield measured("h200", "throttled", timing=replace(timing(0.1, {"eager": 2.0}), throttled=("power cap",)))
     for name in HOSTILE:
         yield measured("h200", name, variant="<b>bold</b>")
         yield measured("mi300x", name, variant="<b>bold</b>", outcome=replace(wrong, message=name), timing=None)

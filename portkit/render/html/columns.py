@@ -37,6 +37,13 @@ def _text(name: str, title: str, value: Callable[[ComparisonRow], Any], **others
     return Column(name, title, value, number=False, **others)
 
 
+_RUNS: Final = "that repeat the one shown, itself included"
+
+
+def _nodes(row: ComparisonRow) -> float | None:
+    return row.repeats.half_width if row.repeats else None
+
+
 COLUMNS: Final = (
     _text("page", "kernel", lambda row: operation_of(row).page),
     _text("target", "target", lambda row: row.target),
@@ -67,6 +74,9 @@ COLUMNS: Final = (
     _field("error_over_limit", "error ÷ limit", "", means="of the output nearest to its limit; above 1 is wrong"),
     _field("error", "error", "", shown=False, means="relative, against float64"),
     _field("launches", "launches", "", shown=False, means="kernels of one call"),
+    _text("incomparable", "not comparable", lambda row: "; ".join(row.incomparable) or None, shown=False),
+    Column("runs", "runs", lambda row: row.repeats.count if row.repeats else None, shown=False, means=_RUNS),
+    Column("nodes", "nodes ±", _nodes, "%", scale=100, shown=False, means="half of what lies between the SKU's nodes"),
     _text("partition", "partition", lambda row: row.partition, shown=False),
     _text("architecture", "architecture", lambda row: row.architecture, shown=False),
     _text("triton", "Triton", lambda row: row.triton, shown=False),

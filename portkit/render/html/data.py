@@ -110,11 +110,17 @@ def _rows(rows: Sequence[ComparisonRow]) -> dict[str, Any]:
         "values": {column.name: _values(column, rows) for column in COLUMNS},
         "expected": [int(row.expected and not row.status.good) for row in rows],
         "older": [int(row.older_source) for row in rows],
+        "ranges": {place: found for place, row in enumerate(rows) if (found := _ranges(row))},
         "unknown": unknown,
         "patterns": [dict(pattern) for pattern in patterns.all],
         "reasons": reasons.all,
         "told": sorted(BY_EVIDENCE),
     }
+
+
+def _ranges(row: ComparisonRow) -> dict[str, list[float]]:
+    """Lowest and highest of a figure over the configurations that an autotuner chooses among, where they differ."""
+    return {name: [short(end) for end in ends] for name, ends in row.ranges.items() if ends[0] != ends[1]}
 
 
 class _Places:

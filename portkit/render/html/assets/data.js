@@ -28,6 +28,11 @@ class Rows {
     return pattern[name] === undefined ? "does not apply" : this.data.reasons[pattern[name]];
   }
 
+  /** Lowest and highest of a figure where nobody knows which configuration runs; null where one is known. */
+  range(name, row) {
+    return this.data.ranges[row]?.[name] ?? null;
+  }
+
   /** Distinct texts of a column, in the order of the rows. */
   texts(name) {
     return this.data.values[name].texts;

@@ -103,7 +103,8 @@ class Filters {
       this.summaries.get(field.name).replaceChildren(`${field.title}: `, h("b", {}, told));
     }
     this.clear.hidden = !this.active;
-    this.count.textContent = this.active ? `${plural(this.shown.length, "row")} of ${this.rows.all.length.toLocaleString("en")}` : "";
+    const all = this.rows.all.length.toLocaleString("en");
+    this.count.textContent = this.active ? `${plural(this.shown.length, "row")} of ${all}` : "";
   }
 
   closeOthers(target) {

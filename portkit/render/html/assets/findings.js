@@ -10,12 +10,13 @@ function findingCard(app, finding, place, { open = false, excerpts = null } = {}
     h("span", { class: `severity ${finding.severity}` }, finding.severity),
     h("span", { class: "rule" }, finding.rule),
     h("b", {}, finding.title), h("span", { class: "muted" }, ` ${finding.page_of}, ${of}${more}`));
+  const evidence = finding.evidence.flatMap((each) => [...evidenceMark(app, each, { named: true }), " "]);
   const body = h("div", {},
     h("p", {}, finding.explanation), h("p", {}, h("b", {}, "Remedy. "), finding.remedy),
     h("dl", { class: "facts" },
       h("dt", {}, "Holds on"), h("dd", {}, targetsIn(finding.targets)),
       h("dt", {}, "Not on"), h("dd", {}, targetsIn(finding.against)),
-      h("dt", {}, "Rests on"), h("dd", {}, ...finding.evidence.flatMap((each) => [...evidenceMark(app, each, { named: true }), " "])),
+      h("dt", {}, "Rests on"), h("dd", {}, ...evidence),
       h("dt", {}, "More"), h("dd", {}, h("code", {}, `portkit explain ${finding.rule}`))));
   const card = h("details", { class: "finding", open, "data-finding": place }, head, body);
   const show = async () => {

@@ -15,16 +15,17 @@ class Heat {
   }
 
   draw() {
-    const choice = (metric, i) => h("label", {},
-      h("input", { type: "radio", name: `metric ${this.name}`, value: metric.name, checked: i === 0, change: () => this.show(metric) }),
-      h("span", {}, metric.title));
+    const radio = (metric, checked) =>
+      h("input", { type: "radio", name: `metric ${this.name}`, value: metric.name, checked, change: () => this.show(metric) });
+    const choice = (metric, i) => h("label", {}, radio(metric, i === 0), h("span", {}, metric.title));
+    const choices = this.app.data.metrics.map(choice);
     this.readout = h("p", { class: "readout", "aria-live": "polite" });
     this.means = h("p", { class: "muted small" });
     this.table = h("table", { class: "heat", role: "grid", "aria-label": this.name });
     walkable(this.table);
     for (const kind of ["pointerover", "focusin", "click"]) this.table.addEventListener(kind, (event) => this.tell(event.target));
     return h("div", { class: "map" },
-      h("fieldset", { class: "segments" }, h("legend", { class: "hidden" }, "Figure of the map"), ...this.app.data.metrics.map(choice)),
+      h("fieldset", { class: "segments" }, h("legend", { class: "hidden" }, "Figure of the map"), ...choices),
       this.means, scrollable(this.name, this.table), this.readout);
   }
 
@@ -59,11 +60,15 @@ class Heat {
     const address = this.link(name);
     const head = address ? h("a", { href: address }, name) : name;
     const sign = this.order ? h("span", { class: "sign", "aria-hidden": "true" }, this.order.get(name)) : null;
-    return h("tr", {}, h("th", { scope: "row" }, sign, head), ...targets.map((target) => this.cell(name, target, cells.get(target.name))));
+    const shown = targets.map((target) => this.cell(name, target, cells.get(target.name)));
+    return h("tr", {}, h("th", { scope: "row" }, sign, head), ...shown);
   }
 
   cell(name, target, rows) {
-    if (!rows) return h("td", { class: "none", "data-told": `${name} on ${target.name}: no row` }, h("span", { class: "hidden" }, "no row"));
+    if (!rows) {
+      const told = `${name} on ${target.name}: no row`;
+      return h("td", { class: "none", "data-told": told }, h("span", { class: "hidden" }, "no row"));
+    }
     const { row, value, count } = this.worst(rows);
     const known = this.metric.name === "status" || value !== null;
     const evidence = this.app.rows.value("evidence", row);
@@ -79,16 +84,24 @@ class Heat {
     return [value === null ? dash(this.app.rows.reason(this.metric.name, row)) : figure(value)];
   }
 
+  /** All that is known of a place, in a sentence. */
   words(name, target, row, value, count, all) {
-    const rows = this.app.rows;
-    const evidence = rows.value("evidence", row);
-    const what = this.metric.name === "status"
-      ? [rows.value("status", row), rows.expected(row) ? " (expected)" : "", rows.value("cause", row) ? `: ${rows.value("cause", row)}` : ""].join("")
-      : value === null ? `unknown, ${rows.reason(this.metric.name, row)}` : `${figure(value)} ${this.metric.unit}`.trim();
-    const of = ["shape", "dtype", "variant"].map((each) => rows.value(each, row)).join(" ");
     const worst = count > 1 ? `, the worst of ${count}` : "";
-    const more = all > count && this.metric.name !== "status" ? `; ${plural(all - count, "cell")} without this figure` : "";
-    return `${name} on ${target.title}: ${what}; ${evidence}, ${of}${worst}${more}`;
+    const without = this.metric.name !== "status" ? all - count : 0;
+    const more = without ? `; ${plural(without, "cell")} without this figure` : "";
+    const evidence = this.app.rows.value("evidence", row);
+    return `${name} on ${target.title}: ${this.what(row, value)}; ${evidence}, ${operationOf(this.app, row)}${worst}${more}`;
+  }
+
+  /** The figure or the status of a row with its reason. */
+  what(row, value) {
+    const rows = this.app.rows;
+    if (this.metric.name !== "status") {
+      if (value === null) return `unknown, ${rows.reason(this.metric.name, row)}`;
+      return `${figure(value)} ${this.metric.unit}`.trim();
+    }
+    const cause = rows.value("cause", row);
+    return `${rows.value("status", row)}${rows.expected(row) ? " (expected)" : ""}${cause ? `: ${cause}` : ""}`;
   }
 
   tell(target) {

@@ -39,9 +39,9 @@ class Plots {
     drawing.values.addEventListener("toggle", () => { if (drawing.values.open) this.tabulate(drawing); });
     this.drawn.add(drawing);
     const save = h("button", { type: "button", class: "quiet", click: () => this.save(drawing) }, "Save SVG");
-    const element = h("section", { class: "kind", "data-kind": drawing.plot.kind }, h("h3", {}, title), this.choice(drawing, plots),
-      h("figure", {}, drawing.caption, drawing.place, h("div", { class: "bar" }, drawing.values, save)));
-    return element;
+    const body = h("figure", {}, drawing.caption, drawing.place, h("div", { class: "bar" }, drawing.values, save));
+    const choice = this.choice(drawing, plots);
+    return h("section", { class: "kind", "data-kind": drawing.plot.kind }, h("h3", {}, title), choice, body);
   }
 
   choice(drawing, plots) {

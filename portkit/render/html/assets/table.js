@@ -80,7 +80,8 @@ class Table {
   }
 
   line(columns, row) {
-    return h("tr", { "data-row": row }, ...columns.map((column) => h("td", { class: column.number ? "number" : "" }, this.cell(column, row))));
+    const cell = (column) => h("td", { class: column.number ? "number" : "" }, this.cell(column, row));
+    return h("tr", { "data-row": row }, ...columns.map(cell));
   }
 
   head(column) {

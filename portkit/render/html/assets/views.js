@@ -26,10 +26,22 @@ function rowCell(app, column, row) {
   const special = SPECIAL_CELLS[column.name];
   if (special) return special(app, row, value);
   if (value === null) return column.number ? dash(app.rows.reason(column.name, row)) : "";
-  return column.number ? figure(value) : value;
+  if (!column.number) return value;
+  const ends = app.rows.range(column.name, row);
+  return ends ? h("span", { "data-why": TUNED }, ends.map(figure).join("–")) : figure(value);
+}
+
+const TUNED = "at the best and at the worst of the configurations that the kernel's autotuner chooses among: " +
+  "on a GPU that is absent nobody knows which";
+
+function timeCell(app, row, value) {
+  if (value === null) return dash(app.rows.reason("median_ms", row));
+  const why = app.rows.value("incomparable", row);
+  return why ? [figure(value), h("span", { "data-why": `not to be compared: ${why}` }, " ‡")] : figure(value);
 }
 
 const SPECIAL_CELLS = {
+  median_ms: timeCell,
   page: (app, row, value) => h("a", { href: kernelAddress(value) }, value),
   target: (app, row, value) => (app.rawCells.has(row) ? h("a", { href: `#/cell/${row}` }, value) : value),
   evidence: (app, row, value) => {
