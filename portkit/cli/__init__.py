@@ -18,6 +18,7 @@ from portkit import __version__
 from portkit.errors import PortkitError
 
 COMMANDS = {
+    "check": "Build any kernel for any target: what it needs there, and what differs.",
     "doctor": "What this host can do, and each gap with its remedy.",
     "emulate": "Hold the instruction emulator against results that a GPU recorded.",
     "explain": "What a finding means: why, what it costs, what to change.",

@@ -283,6 +283,12 @@ _COLUMNS: Final = (
 )
 
 
+def named_columns(names: Iterable[str]) -> list[Column[ComparisonRow]]:
+    """Columns of the comparison by their heads in one line, as ``spills B/thread``, in this order."""
+    heads = {" ".join(" ".join(column.head).split()): column for column in _COLUMNS}
+    return [heads[name] for name in names]
+
+
 def _kernel_columns(comparison: Comparison) -> list[Column[ComparisonRow]]:
     cells: dict[str, Callable[[ComparisonRow, Notes], str]] = {
         "kernel": lambda row, _: row.kernel,

@@ -27,6 +27,7 @@ from portkit.run.baselines import DeviceLostError, Wanted
 from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
 from portkit.run.ceilings.probe import probe_device
+from portkit.run.checked import naming_imports
 from portkit.run.emulated import emulate_cell, emulate_from_here
 from portkit.run.interpret import interpret_cell
 from portkit.run.jobs import (
@@ -165,7 +166,8 @@ def _builder(job: Job, connection: Messages) -> Means:
     capture(recorder, answers, mode)
     with mode:
         case = load_case(job.source)
-    return Means(Builder(case, recorder, answers, mode, job.seed).build_cell)
+    build = Builder(case, recorder, answers, mode, job.seed).build_cell
+    return Means(naming_imports(build) if job.source.check else build)
 
 
 def _emulator(job: Job, connection: Messages) -> Means:
