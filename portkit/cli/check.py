@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ from portkit.cli.names import names
 from portkit.cli.outputs import terminal_width
 from portkit.errors import CaseError, HostError
 from portkit.model import CaseSource, Check, Status, Target
-from portkit.plan.check import TARGETS, Place, declared, read_grid, read_pairs, read_place, source_of
+from portkit.plan.check import (
+    TARGETS,
+    Place,
+    declared,
+    read_grid,
+    read_pairs,
+    read_place,
+    refuse_large,
+    source_of,
+)
 from portkit.plan.scan import scan
 from portkit.render.check import check_json, check_plain, needs_plain
 from portkit.run.checking import Checked, run_checks
@@ -48,6 +58,13 @@ def _call_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("check", short_help="Build any kernel for any target: what it needs there, and what differs.")
 @click.argument("places", nargs=-1, metavar="[FILE|MODULE][:FUNCTION]...")
 @_call_options
+@click.option("--emulate", is_flag=True, help="Run AMD's machine code on the CPU, too, and compare its results.")
+@click.option("--small", multiple=True, metavar=_PAIR, help="An argument of the emulated call that is smaller.")
+@click.option(
+    "--reference",
+    metavar="FILE|MODULE:FUNCTION",
+    help="What emulated results are held against.  [default: Triton's interpreter]",
+)
 @click.option("--script", is_flag=True, help="Run the first argument as a script, the others are its own, after --.")
 @click.option("--changed", is_flag=True, help="Check the functions of changed files that a comment in them declares.")
 @click.option(
@@ -67,6 +84,9 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     init: tuple[str, ...],
     grid: str,
     backward: bool,
+    emulate: bool,
+    small: tuple[str, ...],
+    reference: str | None,
     script: bool,
     changed: bool,
     targets: str,
@@ -95,7 +115,8 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
             return 0
     else:
         sources = list(_sources(places, given))
-    checked = _run(sources, chosen, report, fresh)
+    sources = [_emulated(source, emulate, small, reference) for source in sources]
+    checked = _run(sources, chosen, report or own_folder(), emulate=emulate, fresh=fresh)
     if why := checked.unusable:
         raise CaseError(why)
     compared = comparison(merge([checked.report]))
@@ -162,6 +183,19 @@ def _declared(place: Place) -> Iterator[CaseSource]:
         yield source_of(place, _check(function, given))
 
 
+def declaration(words: list[str], where: str) -> CaseSource:
+    """What the words of a call ask for, the function with its file or module.
+
+    Raises:
+        CaseError: they ask for nothing, or for what is not there.
+    """
+    named, given = _words(words, where)
+    place = read_place(named)
+    if not place.function:
+        raise CaseError(f"{named} names no function", place=where, remedy=f"write {named}:FUNCTION")
+    return source_of(place, _check(place.function, given))
+
+
 @click.command("check", add_help_option=False)
 @click.argument("function")
 @_call_options
@@ -190,6 +224,30 @@ def _script(places: Sequence[str], given: _Given) -> CaseSource:
     if place.path is None or place.function:
         raise CaseError("is no script", place=places[0], remedy="name a Python file")
     return CaseSource(place.path.name, path=str(place.path), check=Check("", script=(str(place.path), *places[1:])))
+
+
+def _emulated(source: CaseSource, emulate: bool, small: Sequence[str], reference: str | None) -> CaseSource:
+    """The check with what its emulated call is, looked at before anything runs."""
+    if not emulate:
+        if small or reference:
+            raise click.UsageError("--small and --reference are for --emulate")
+        return source
+    check = source.check
+    assert check is not None
+    if check.script:
+        raise click.UsageError("a script is built and not emulated: name a function")
+    if check.backward and not reference:
+        raise click.UsageError("gradients need a --reference: Triton's interpreter gives none to compare with")
+    check = replace(check, small=read_pairs(small, "--small"), reference=_reference(reference) if reference else None)
+    refuse_large(check)
+    return replace(source, check=check)
+
+
+def _reference(text: str) -> CaseSource:
+    place = read_place(text)
+    if not place.function:
+        raise CaseError(f"{text} names no function", place="--reference", remedy=f"write {text}:FUNCTION")
+    return source_of(place, Check(place.function))
 
 
 # --------------------------------------------------------------------------
@@ -247,14 +305,16 @@ def _targets(text: str) -> list[Target]:
     return list({target.name: target for target in chosen}.values())
 
 
-def _run(sources: Sequence[CaseSource], targets: Sequence[Target], report: Path | None, fresh: bool) -> Checked:
+def _run(
+    sources: Sequence[CaseSource], targets: Sequence[Target], folder: Path, *, emulate: bool, fresh: bool
+) -> Checked:
     console = Console(stderr=True)
     if console.is_terminal:
         watch: LiveLine | PlainLines = LiveLine(console)
     else:
         watch = PlainLines(lambda text: click.echo(f"portkit check: {text}", err=True))
     try:
-        return run_checks(sources, targets, folder=report or own_folder(), fresh=fresh, watch=watch)
+        return run_checks(sources, targets, folder=folder, emulate=emulate, fresh=fresh, watch=watch)
     finally:
         watch.close()
         sys.stderr.flush()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,6 +28,10 @@ FORMS: Final = (
     "write a tensor such as bf16[4096,4096], with bounds of its values where they matter (0 <= i64[4096] < 32000), "
     "transposed as bf16[4096,128].T; or a number, True, None, a 'text', a list, torch.bfloat16"
 )
+
+
+_NO_AXES: Final = re.compile(r"(?<=\w)\[\s*\]")
+"""``f32[]``, a tensor of one number, which Python's syntax does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ def parse_argument(text: str, place: str) -> Any:
         CaseError: it stands for no value.
     """
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = ast.parse(_NO_AXES.sub("[()]", text.strip()), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
         raise CaseError(f"{text!r} is no value", place=place, remedy=FORMS) from None
     return _Reader(text, place).value(tree)

@@ -197,10 +197,57 @@ def _candidates(name: str) -> Iterator[str]:
         number += 1
 
 
-def cells_of(source: CaseSource, targets: Sequence[str]) -> list[PlannedCell]:
-    """The cells of one check: one a target, built."""
+def cells_of(source: CaseSource, targets: Sequence[str], emulated: Sequence[str] = ()) -> list[PlannedCell]:
+    """The cells of one check: one a target, built, and one for each that is emulated.
+
+    Args:
+        source: of the check.
+        targets: to build for.
+        emulated: those of them whose machine code runs, on the small arguments.
+    """
     assert source.check is not None
-    shape, dtype = shape_and_dtype(source.check)
-    direction = Direction.BACKWARD if source.check.backward else Direction.FORWARD
-    cells = [Cell(source.name, direction, shape, dtype, CALL, target) for target in targets]
-    return [PlannedCell(cell, Evidence.COMPILED) for cell in cells]
+    built = [PlannedCell(_cell(source, source.check, target), Evidence.COMPILED) for target in targets]
+    small = small_call(source.check)
+    return [*built, *(PlannedCell(_cell(source, small, target), Evidence.EMULATED) for target in emulated)]
+
+
+def _cell(source: CaseSource, check: Check, target: str) -> Cell:
+    shape, dtype = shape_and_dtype(check)
+    direction = Direction.BACKWARD if check.backward else Direction.FORWARD
+    return Cell(source.name, direction, shape, dtype, CALL, target)
+
+
+def small_call(check: Check) -> Check:
+    """The call that is emulated: the check's, with its small arguments in place of those of the same names.
+
+    Raises:
+        CaseError: a small argument has the name of none.
+    """
+    small = dict(check.small)
+    places = {name or str(place): name for place, (name, _) in enumerate(check.arguments)}
+    for name in small:
+        if name not in places:
+            raise CaseError(
+                f"{name!r} is no argument of the call", place="--small", remedy=f"name one of {', '.join(places)}"
+            )
+    arguments = tuple((name, small.get(name or str(place), text)) for place, (name, text) in enumerate(check.arguments))
+    return replace(check, arguments=arguments, small=())
+
+
+EMULATED_BYTES: Final = 64 * 2**20
+"""Most bytes of all tensors of a call that is emulated."""
+
+
+def refuse_large(check: Check) -> None:
+    """See that the call that is emulated is small enough.
+
+    Raises:
+        CaseError: its tensors take more than :data:`EMULATED_BYTES`.
+    """
+    size = sum(spec.bytes for _, text in small_call(check).arguments for spec in tensors(parse_argument(text, "--arg")))
+    if size > EMULATED_BYTES:
+        raise CaseError(
+            f"the arguments take {size >> 20} MiB, and emulation takes {EMULATED_BYTES >> 20} MiB at most",
+            place="--emulate",
+            remedy="give smaller ones to it, such as --small 'x=bf16[8,4096]', each that shares the axis",
+        )

@@ -21,7 +21,7 @@ import torch
 from triton.runtime.jit import KernelInterface
 
 from portkit.errors import CaseError, nearest
-from portkit.model import CaseSource, Cell, CellResult, Check, Direction, KernelCase, Shape
+from portkit.model import FAMILIES, CaseSource, Cell, CellResult, Check, Direction, KernelCase, Shape
 from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs, parse_argument
 from portkit.plan.check import CALL, shape_and_dtype
 from portkit.run.inputs import InputMaker
@@ -49,10 +49,11 @@ def case_of(source: CaseSource, check: Check, load: Import) -> KernelCase:
     """
     shape, dtype = shape_and_dtype(check)
     fused = _script(check.script) if check.script else _function(source, check, load)
+    names = tuple(_inputs(check.arguments, InputMaker(device="meta")))
     return KernelCase(
         name=source.name,
         fused=fused,
-        reference=fused,
+        reference=fused if check.reference is None else _reference(check.reference, check, load),
         inputs=lambda make, shape, dtype: _inputs(check.arguments, make),
         work=None,  # type: ignore[arg-type]  # nobody described what the function must do
         shapes=(shape,),
@@ -60,7 +61,16 @@ def case_of(source: CaseSource, check: Check, load: Import) -> KernelCase:
         dtypes=(dtype,),
         variants={CALL: {}},
         directions=(Direction.BACKWARD if check.backward else Direction.FORWARD,),
+        reduction_length=lambda shape: shape[-1] if shape else 1,
+        in_place=names,  # nobody said what the function may write to
+        family_gaps=dict.fromkeys(FAMILIES, "a check runs on the arguments that it was given"),
     )
+
+
+def _reference(source: CaseSource, check: Check, load: Import) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """The function that results are held against, called as the one that is checked."""
+    assert source.check is not None
+    return _function(source, replace(source.check, arguments=check.arguments), load)
 
 
 def _inputs(arguments: Pairs, make: InputMaker) -> dict[str, Any]:

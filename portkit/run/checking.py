@@ -16,9 +16,9 @@ from portkit.errors import CaseError
 from portkit.model import CaseSource, CellResult, Header, Host, PlannedCell, Record, Stage, Status, Target, digest
 from portkit.plan.cases import introspect
 from portkit.plan.check import CALL, cells_of, named_apart
-from portkit.run.benchmark import RunWatch, default_limits
+from portkit.run.benchmark import RunWatch, default_limits, emulatable
 from portkit.run.interrupt import Interruptions
-from portkit.run.kept_checks import Kept, keep, kept_report
+from portkit.run.kept_checks import Call, Kept, keep, kept_report
 from portkit.run.session import Session, chains_for
 from portkit.run.source_hash import source_hash
 from portkit.store.journal import Journal, new_run_id, utc_now
@@ -54,6 +54,7 @@ def run_checks(
     targets: Sequence[Target],
     *,
     folder: Path,
+    emulate: bool = False,
     fresh: bool = False,
     watch: RunWatch | None = None,
 ) -> Checked:
@@ -63,6 +64,7 @@ def run_checks(
         sources: of the checks, each with its ``check``.
         targets: to build for.
         folder: where reports go.
+        emulate: whether the machine code of targets that can be emulated runs, too.
         fresh: build again though nothing has changed.
         watch: told how it gets on.
 
@@ -70,16 +72,19 @@ def run_checks(
         PortkitError: the host lacks what it needs, a source is missing, or the report can't be written.
     """
     sources = named_apart(sources)
-    if not fresh and (report := kept_report(folder, sources, targets)):
+    call = Call(tuple(sources), tuple(targets), emulate)
+    if not fresh and (report := kept_report(folder, call)):
         return Checked(Path(report.path), report.records, kept=True)
-    planned = [cell for source in sources for cell in cells_of(source, [target.name for target in targets])]
+    names = [target.name for target in targets]
+    emulated = emulatable(targets) if emulate else ()
+    planned = [cell for source in sources for cell in cells_of(source, names, emulated)]
     session, interruptions = Session(default_limits()), Interruptions()
     interruptions.install()
     try:
         session.prestart()
         host = introspect((), ()).host
         journal = Journal.create(folder, _header(host, sources, planned, targets))
-        records = _carry_out(_Run(journal, session, interruptions, watch), sources, planned, targets)
+        records = _carry_out(_Run(journal, session, interruptions, watch), call, planned)
         journal.finish("complete")
     finally:
         session.close()
@@ -95,16 +100,14 @@ class _Run:
     watch: RunWatch | None
 
 
-def _carry_out(
-    run: _Run, sources: Sequence[CaseSource], planned: Sequence[PlannedCell], targets: Sequence[Target]
-) -> list[Record]:
-    known = {target.name: target for target in targets}
-    hashes = {source.name: _hash(source) for source in sources}
+def _carry_out(run: _Run, call: Call, planned: Sequence[PlannedCell]) -> list[Record]:
+    known = {target.name: target for target in call.targets}
+    hashes = {source.name: _hash(source) for source in call.sources}
     cells = {(each.evidence, each.cell): each for each in planned}
     if run.watch:
         run.watch.begin(len(planned), ())
     records, kept = [], Kept()
-    for found in run.session.results(chains_for(planned, {s.name: s for s in sources}, known), run.watch):
+    for found in run.session.results(chains_for(planned, {s.name: s for s in call.sources}, known), run.watch):
         if not isinstance(found, CellResult):
             continue  # probes of devices: none was asked for
         kept.add(found)
@@ -113,7 +116,7 @@ def _carry_out(
         records.append(record)
         if run.watch:
             run.watch.finished(record)
-    keep(run.journal.path, sources, targets, kept)
+    keep(run.journal.path, call, kept)
     return records
 
 

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -35,6 +34,15 @@ def own_folder() -> Path:
     return user_cache_path("portkit") / "checks"
 
 
+@dataclass(frozen=True)
+class Call:
+    """What a check is about."""
+
+    sources: tuple[CaseSource, ...]
+    targets: tuple[Target, ...]
+    emulate: bool
+
+
 @dataclass
 class Kept:
     """Files that the results of a check depend on."""
@@ -52,20 +60,20 @@ class Kept:
             self.files.update(json.loads(told))
 
 
-def keep(report: Path, sources: Sequence[CaseSource], targets: Sequence[Target], kept: Kept) -> None:
+def keep(report: Path, call: Call, kept: Kept) -> None:
     """Note that a report answers for a check from now on, if it does."""
     _forget_oldest(report.parent)
-    if not kept.whole or any(source.check and source.check.script for source in sources):
+    if not kept.whole or any(source.check and source.check.script for source in call.sources):
         return
     states = {name: _state(name) for name in sorted(kept.files)}
     note = {"report": report.name, "files": states}
-    write_whole(_note(report.parent, sources, targets), json.dumps(note).encode())
+    write_whole(_note(report.parent, call), json.dumps(note).encode())
 
 
-def kept_report(folder: Path, sources: Sequence[CaseSource], targets: Sequence[Target]) -> Report | None:
+def kept_report(folder: Path, call: Call) -> Report | None:
     """The report that answers for a check; None where there is none, or something has changed."""
     try:
-        note = json.loads(_note(folder, sources, targets).read_bytes())
+        note = json.loads(_note(folder, call).read_bytes())
         if any(_state(name) != state for name, state in note["files"].items()):
             return None
         report = read_report(folder / note["report"])
@@ -74,14 +82,14 @@ def kept_report(folder: Path, sources: Sequence[CaseSource], targets: Sequence[T
     return None if report.partial else report
 
 
-def _note(folder: Path, sources: Sequence[CaseSource], targets: Sequence[Target]) -> Path:
-    return folder / f"{_key(sources, targets)}.kept"
+def _note(folder: Path, call: Call) -> Path:
+    return folder / f"{_key(call)}.kept"
 
 
-def _key(sources: Sequence[CaseSource], targets: Sequence[Target]) -> str:
+def _key(call: Call) -> str:
     versions = [__version__, sys.version, sys.executable, *map(_version, ("torch", "triton"))]
     place = [str(Path.cwd()), os.environ.get("PYTHONPATH", "")]
-    return digest([list(map(repr, sources)), list(map(repr, targets)), versions, place, relevant_settings(os.environ)])
+    return digest([repr(call), versions, place, relevant_settings(os.environ)])
 
 
 def _version(package: str) -> str | None:

@@ -22,6 +22,7 @@ from typing import Protocol
 
 from portkit.errors import CaseError
 from portkit.model import Cell, CellResult, Evidence, Outcome, Shape, Stage, Status, Target
+from portkit.plan.check import small_call
 from portkit.run import stages
 from portkit.run.baselines import DeviceLostError, Wanted
 from portkit.run.build import Builder
@@ -30,6 +31,7 @@ from portkit.run.ceilings.probe import probe_device
 from portkit.run.checked import naming_imports
 from portkit.run.emulated import emulate_cell, emulate_from_here
 from portkit.run.interpret import interpret_cell
+from portkit.run.interpreted_calls import with_interpreter
 from portkit.run.jobs import (
     Compiling,
     DeviceAnswers,
@@ -182,10 +184,18 @@ def _emulator(job: Job, connection: Messages) -> Means:
         on_compiled=lambda: stages.enter(Stage.RUN),
     )
     emulator = emulate_from_here(recorder, answers, mode, job.lane_instructions)
+    source = job.source if job.source.check is None else replace(job.source, check=small_call(job.source.check))
     with mode:
-        case = load_case(job.source)
-    case = emulator.counting(claimed(mode, case))
-    return Means(lambda cell: emulate_cell(case, cell, emulator, recorder, seed=job.seed))
+        case = load_case(source)
+    case = claimed(mode, case)
+    if source.check and source.check.reference is None:
+        case = with_interpreter(case, source)
+    case = emulator.counting(case)
+
+    def run(cell: Cell) -> CellResult:
+        return emulate_cell(case, cell, emulator, recorder, seed=job.seed)
+
+    return Means(naming_imports(run) if source.check else run)
 
 
 def _interpreter(job: Job, connection: Messages) -> Means:
