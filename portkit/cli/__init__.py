@@ -24,9 +24,11 @@ COMMANDS = {
     "explain": "What a finding means: why, what it costs, what to change.",
     "findings": "What differs between targets, why, what it costs and what to change.",
     "gate": "Fail where a kernel became slower or worse than in a baseline.",
+    "init": "A matrix and one case to start from.",
     "merge": "Merge reports of any number of hosts into one table.",
     "new": "A kernel case that works, with its test, to write one's own into.",
     "occupancy": "Theoretical occupancy of a configuration on a target.",
+    "schema": "The JSON schema of a matrix, for editors.",
     "selftest": "Test this host's GPU against what portkit says of it.",
     "targets": "The catalogue of GPUs.",
 }
