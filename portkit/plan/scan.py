@@ -59,7 +59,8 @@ def scan(path: Path) -> tuple[Found, ...]:
     kernels = {name for name, node in functions.items() if _is_kernel(node)}
     host = {name: node for name, node in functions.items() if name not in kernels and not _is_device_code(node)}
     launching = _launching(host)
-    found = [_found(name, node, launching[name]) for name, node in host.items() if launching.get(name)]
+    named = {name: node for name, node in host.items() if launching.get(name) and not name.endswith(".backward")}
+    found = [_found(name, node, launching[name]) for name, node in named.items()]
     return (*found, *(_found(name, functions[name], None) for name in functions if name in kernels))
 
 
@@ -98,18 +99,26 @@ def _last_name(node: ast.AST) -> str:
 def _launching(functions: dict[str, Function]) -> dict[str, tuple[str, ...]]:
     """Each function's kernels: those it launches, and those of functions of the file that it calls."""
     own = {name: tuple(_launches(node)) for name, node in functions.items()}
-    calls = {
-        name: {_last_name(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)}
-        for name, node in functions.items()
-    }
+    calls = {name: set(_called(node)) for name, node in functions.items()}
     changed = True
     while changed:
         changed = False
         for name, called in calls.items():
-            more = [k for other in own if other.rpartition(".")[2] in called and other != name for k in own[other]]
+            others = [each for each in own if each != name and {each, each.rpartition(".")[2]} & called]
+            more = [kernel for other in others for kernel in own[other]]
             whole = tuple(dict.fromkeys((*own[name], *more)))
             changed, own[name] = changed or whole != own[name], whole
     return own
+
+
+def _called(node: Function) -> Iterator[str]:
+    """Last names of what a function calls; of ``Class.apply``, what that calls."""
+    for each in ast.walk(node):
+        match each:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr="apply")):
+                yield f"{owner}.forward"
+            case ast.Call(func=func):
+                yield _last_name(func)
 
 
 def _launches(node: Function) -> Iterator[str]:

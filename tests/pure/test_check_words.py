@@ -117,6 +117,13 @@ class Norm(torch.autograd.Function):
     def forward(ctx, x, weight=None):
         kernel[(1,)](x)
 
+    @staticmethod
+    def backward(ctx, dy):
+        kernel[(1,)](dy)
+
+def norm(x):
+    return Norm.apply(x)
+
 # portkit: check launch --arg x=f32[8] --arg eps=1e-6
     # portkit:check kernel --arg 'f32[2, 4]' --grid 4
 """
@@ -131,7 +138,7 @@ def file(tmp_path):
 
 def test_a_file_is_searched_without_importing_it(file):
     found = {each.name: each for each in scan(file)}
-    assert list(found) == ["launch", "outer", "Norm.forward", "kernel"]
+    assert list(found) == ["launch", "outer", "Norm.forward", "norm", "kernel"]
     assert found["kernel"].kernel
     assert found["outer"].launches == ("kernel",)
     assert found["launch"].signature == "launch(x, eps, out=…)"
@@ -147,8 +154,8 @@ def test_a_file_that_is_not_python(tmp_path):
 
 def test_comments_say_how_functions_are_called(file):
     (first, words), (second, others) = declared(file)
-    assert (first.rpartition(":")[2], words) == ("22", ["launch", "--arg", "x=f32[8]", "--arg", "eps=1e-6"])
-    assert (second.rpartition(":")[2], others) == ("23", ["kernel", "--arg", "f32[2, 4]", "--grid", "4"])
+    assert (first.rpartition(":")[2], words) == ("29", ["launch", "--arg", "x=f32[8]", "--arg", "eps=1e-6"])
+    assert (second.rpartition(":")[2], others) == ("30", ["kernel", "--arg", "f32[2, 4]", "--grid", "4"])
 
 
 def test_a_comment_with_an_open_quote(tmp_path):
