@@ -4,6 +4,7 @@
 # make lint        the first three of them
 # make test-diverging-full    every kernel on which compilers part ways, the slow ones too
 # make test-triton-versions   the tests on Triton 3.5.1 to 3.9.0
+# make docs        the documentation as a site, in build/site; links are checked
 # make clean       removes what these made, reports kept
 #
 # ARGS="…" goes to pytest, PYTHON=… names the interpreter, VENV=… the environment.
@@ -12,7 +13,7 @@ VENV ?= .venv
 ARGS ?=
 export PYTHON
 
-.PHONY: benchmark new-kernel test lint clean environment test-diverging-full test-triton-versions
+.PHONY: benchmark new-kernel test lint docs clean environment test-diverging-full test-triton-versions
 .DEFAULT_GOAL := benchmark
 
 benchmark: environment
@@ -32,6 +33,9 @@ test-triton-versions: environment
 
 lint: environment
 	@scripts/lint.sh $(VENV)
+
+docs: environment
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 
 environment:
 	@scripts/environment.sh $(VENV)

@@ -41,6 +41,7 @@ import torch
 import triton
 import triton.language as tl
 from arguments import as_rows, check_like, check_most, check_tensor, check_unit_stride, check_vector
+from column_sums import BACKWARD_WARPS
 from rms_norm import rms_norm_backward
 
 from portkit import Direction, KernelCase, Work
@@ -117,7 +118,7 @@ class _AddRmsNorm(torch.autograd.Function):
                 _add_rms_norm[grid](*arguments, ROWS=taken, BLOCK=block, num_warps=num_warps)
         if kept:
             ctx.save_for_backward(h, weight, rstd)
-            ctx.num_warps = num_warps
+            ctx.num_warps = BACKWARD_WARPS if tuned else num_warps
         return y, h
 
     @staticmethod

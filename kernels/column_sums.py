@@ -11,8 +11,9 @@ import triton
 import triton.language as tl
 from tiles import shared_bytes
 
-PROGRAMS = 264  # of a first stage: two for each unit of an H200, so that one computes while the other waits
-ROWS, COLUMNS = 256, 32  # of a block here: 128 B of a row, one cache line, and nearly all rows at once
+PROGRAMS = 256  # of a first stage: two for nearly each unit of an H200, so that one computes while the other waits
+BACKWARD_WARPS = 4  # of a first stage where the forward pass chooses its own by trial
+ROWS, COLUMNS = 256, 32  # of a block here: 128 B of a row, one cache line, and all rows at once
 
 
 @triton.jit
@@ -31,8 +32,8 @@ def _column_sums(partial_ptr, out_ptr, rows, columns, ROWS: tl.constexpr, COLUMN
 
 
 def backward_warps(hidden: int, num_warps: int) -> int:
-    """Warps of a first stage: so many that a thread has 16 elements of a row on 32 lanes, where 16 warps suffice."""
-    return max(num_warps, min(16, triton.next_power_of_2(hidden) // 512))
+    """Warps of a first stage: so many that a thread has 32 elements of a row on 32 lanes, where 16 warps suffice."""
+    return max(num_warps, min(16, triton.next_power_of_2(hidden) // 1024))
 
 
 def backward_stages(hidden: int, tensors: int, like: torch.Tensor) -> int:

@@ -28,13 +28,14 @@ for the conversion's own bytes where s = w):
              element, exp counted as one.
 
 Measured on an H200, bfloat16, 4096 × 128256, with smoothing (torch 2.11, Triton 3.6; least bytes
-over time, as a share of the copy bandwidth of the same run): 69 % (timed by itself: the float64
-reference of this shape, which a measured cell is judged by, fits neither into the device nor into
-128 GiB of the host), Liger-Kernel 55 %. The goal of 95 % is missed, since most of the second read
-comes from memory: the first walk alone takes 0.24 ms and the second alone 0.51 ms, both at memory's
-speed, and both together 0.70 ms. Two rows a unit are 68 MB in all, more than L2 holds (50 MB); with
-one row a unit less is read again, but one program does not keep the unit busy (67 %), nor does it
-with half of the row in registers (64 %).
+over time, as a share of the copy bandwidth of the same run): 69 %, Liger-Kernel 41 to 55 %. The goal
+of 95 % is missed, since most of the second read comes from memory: each walk alone is at memory's
+speed, 0.25 and 0.52 ms, and both together take 0.70 ms. Two rows a unit are 68 MB in all, more than
+L2 holds (50 MB, of which a line that both halves of the device read takes twice). Tried, each with
+several blocks, warps and policies of eviction: one row of 32 warps a unit, 34 MB in flight (71 %);
+programs that walk over rows (67 %); half of a row in registers (64 %); rows cut into parts that
+follow each other through L2, 8 to 26 MB in flight, with counters that say when a row is read
+(62 %: each part waits for its counters).
 
 Sources:
     1. Liger-Kernel, https://github.com/linkedin/Liger-Kernel, ``ops/cross_entropy.py``:

@@ -121,15 +121,25 @@ class Steps:
     num_warps: int = 8  # warps (wavefronts) of a program
     num_stages: int = 2  # most stages of the loop over positions
     tuned: bool = False  # let the autotuner choose
+    # Options of one vendor's backend; without a value they are not passed.
+    waves_per_eu: int | None = None  # AMD: waves of a SIMD that registers are to be left for
+    matrix_instr_nonkdim: int | None = None  # AMD: rows and columns of a matrix instruction, 16 or 32
+    kpack: int | None = None  # AMD: matrix instructions fed by one load from LDS
+    schedule_hint: str | None = None  # AMD: how the compiler interleaves loads and products
+    maxnreg: int | None = None  # NVIDIA: most registers of a thread
 
-    def launch(self, query: torch.Tensor, rows: int) -> dict[str, int]:
+    def launch(self, query: torch.Tensor, rows: int) -> dict[str, Any]:
         """Keywords of a launch for so many rows of queries; none where it is tuned."""
         if self.tuned:
             return {}
         size, dim = query.element_size(), query.shape[-1]
         wanted = max(16, self.block * 2 // size)
         block, stages = fitting_loop(query.device, wanted, self.num_stages, 2 * dim * size, 2 * rows * dim * size)
-        return {"BLOCK": block, "num_warps": self.num_warps, "num_stages": stages}
+        given = {name: value for name in _VENDORS if (value := getattr(self, name)) is not None}
+        return {"BLOCK": block, "num_warps": self.num_warps, "num_stages": stages, **given}
+
+
+_VENDORS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint", "maxnreg")
 
 
 _tuned_parts = triton.autotune(
@@ -302,6 +312,11 @@ case = KernelCase(
         "b32": {"block": 32, "num_warps": 4, "num_stages": 2},
         "b64": B64,
         "b128": {"block": 128, "num_warps": 8, "num_stages": 2},
+        "b32amd": {
+            **{"block": 32, "num_warps": 4, "num_stages": 2},
+            **{"waves_per_eu": 2, "matrix_instr_nonkdim": 16, "kpack": 2, "schedule_hint": "attention"},
+        },
+        "b64r128": {**B64, "maxnreg": 128},
         "best": best({"block": 16, "num_warps": 8, "num_stages": 2}, sm_90=B64),
         "auto": {"tuned": True},
     },

@@ -21,9 +21,10 @@ A shape is (tokens, experts, k). Work of one call, T tokens, E experts, s = byte
     flops    renormalised: subtract, exp, sum, divide = 4 T k; comparisons are none.
 
 Measured on an H200, bfloat16, 16384 tokens, 128 experts, k = 8 (torch 2.11, Triton 3.6): 11 µs, the
-unfused chain 132 µs. That is 11 % of the copy bandwidth, short of 92 %: 5 MB take 1.2 µs, a launch
-and k dependent picks more. At 262144 tokens it is 24 %, bound by the picks' instructions, some 50 a
-logit.
+unfused chain 132 µs. That is 11 % of the copy bandwidth, short of 92 %, which no kernel can reach on
+this shape: 5 MB take 1.2 µs, while a launch of as many programs that do nothing takes 5.6 µs on the
+same clock. The rest are the picks' instructions, some 50 a logit: at 262144 tokens it is 24 %. Other
+rows a program and warps give 11 to 12 µs, Triton's own bitonic ``topk`` 14.
 
 Sources:
     1. A. Q. Jiang et al., "Mixtral of Experts", 2024, https://arxiv.org/abs/2401.04088

@@ -31,41 +31,48 @@ Sources:
 import torch
 import triton
 import triton.language as tl
-from arguments import check_axes, check_beside, check_shape, check_tensor, check_unit_stride
+from arguments import check_axes, check_beside, check_most, check_shape, check_tensor, check_unit_stride
 
 from portkit import Direction, KernelCase, Work
 from portkit.baselines.liger import LIGER
 from portkit.model import DTYPE_BYTES
 
+MAX_BATCH = 65535  # programs on a grid's second axis
 MAX_HALF_ELEMENTS = 32768  # of a token's heads: what one program holds of the larger tensor, half of it
 
 
 @triton.jit
-def _halves(x_ptr, heads, x_head, half, HEADS: tl.constexpr, HALF: tl.constexpr):
-    head = tl.arange(0, HEADS)[:, None].to(tl.int64)
-    lane = tl.arange(0, HALF)[None, :]
-    mask = (head < heads) & (lane < half)
-    x1 = tl.load(x_ptr + head * x_head + lane, mask=mask, other=0.0)
-    x2 = tl.load(x_ptr + head * x_head + half + lane, mask=mask, other=0.0)
-    return x1.to(tl.float32), x2.to(tl.float32)
+def _places(head_stride, FAR: tl.constexpr, HEADS: tl.constexpr, HALF: tl.constexpr):
+    """Offsets of the first halves of a token's heads."""
+    head = tl.arange(0, HEADS)[:, None]
+    if FAR:
+        head = head.to(tl.int64)
+    return head * head_stride + tl.arange(0, HALF)[None, :]
 
 
 @triton.jit
-def _turn(
-    y_ptr, x1, x2, heads, y_head, half, c1, c2, s1, s2, BACKWARD: tl.constexpr,
-    HEADS: tl.constexpr, HALF: tl.constexpr,
-):  # fmt: skip
-    head = tl.arange(0, HEADS)[:, None].to(tl.int64)
-    lane = tl.arange(0, HALF)[None, :]
-    mask = (head < heads) & (lane < half)
+def _there(heads, half, HEADS: tl.constexpr, HALF: tl.constexpr):
+    return (tl.arange(0, HEADS) < heads)[:, None] & (tl.arange(0, HALF) < half)[None, :]
+
+
+@triton.jit
+def _read(ptr, mask):
+    if mask is None:
+        return tl.load(ptr).to(tl.float32)
+    else:  # noqa: RET505 - Triton takes what follows a constant branch for code of both
+        return tl.load(ptr, mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _turn(y_ptr, at, mask, x1, x2, half, c1, c2, s1, s2, BACKWARD: tl.constexpr):
     if BACKWARD:
         y1 = x1 * c1 + x2 * s2
         y2 = x2 * c2 - x1 * s1
     else:
         y1 = x1 * c1 - x2 * s1
         y2 = x2 * c2 + x1 * s2
-    tl.store(y_ptr + head * y_head + lane, y1.to(y_ptr.dtype.element_ty), mask=mask)
-    tl.store(y_ptr + head * y_head + half + lane, y2.to(y_ptr.dtype.element_ty), mask=mask)
+    tl.store(y_ptr + at, y1.to(y_ptr.dtype.element_ty), mask=mask)
+    tl.store(y_ptr + half + at, y2.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -74,28 +81,31 @@ def _rope(
     q_batch, q_token, q_head, k_batch, k_token, k_head,
     qo_batch, qo_token, qo_head, ko_batch, ko_token, ko_head,
     cos_batch, cos_token, sin_batch, sin_token,
-    tokens, q_heads, k_heads, half,
-    BACKWARD: tl.constexpr, Q_HEADS: tl.constexpr, K_HEADS: tl.constexpr, HALF: tl.constexpr,
+    q_heads, k_heads, half,
+    BACKWARD: tl.constexpr, WHOLE: tl.constexpr, FAR: tl.constexpr,
+    Q_HEADS: tl.constexpr, K_HEADS: tl.constexpr, HALF: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0)
-    batch, token = (program // tokens).to(tl.int64), (program % tokens).to(tl.int64)
-    lane = tl.arange(0, HALF)
-    within = lane < half
+    # A grid of two axes, since a division would stand between a program's start and its first load.
+    token, batch = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
+    lane = tl.arange(0, HALF)[None, :]
+    within = None if WHOLE else lane < half
     cos_ptr += batch * cos_batch + token * cos_token
     sin_ptr += batch * sin_batch + token * sin_token
-    c1 = tl.load(cos_ptr + lane, mask=within, other=0.0).to(tl.float32)[None, :]
-    c2 = tl.load(cos_ptr + half + lane, mask=within, other=0.0).to(tl.float32)[None, :]
-    s1 = tl.load(sin_ptr + lane, mask=within, other=0.0).to(tl.float32)[None, :]
-    s2 = tl.load(sin_ptr + half + lane, mask=within, other=0.0).to(tl.float32)[None, :]
+    c1, c2 = _read(cos_ptr + lane, within), _read(cos_ptr + half + lane, within)
+    s1, s2 = _read(sin_ptr + lane, within), _read(sin_ptr + half + lane, within)
     q_ptr += batch * q_batch + token * q_token
     q_out_ptr += batch * qo_batch + token * qo_token
     k_ptr += batch * k_batch + token * k_token
     k_out_ptr += batch * ko_batch + token * ko_token
     # All that is read comes before the first store, so that it is on its way together.
-    q1, q2 = _halves(q_ptr, q_heads, q_head, half, Q_HEADS, HALF)
-    k1, k2 = _halves(k_ptr, k_heads, k_head, half, K_HEADS, HALF)
-    _turn(q_out_ptr, q1, q2, q_heads, qo_head, half, c1, c2, s1, s2, BACKWARD, Q_HEADS, HALF)
-    _turn(k_out_ptr, k1, k2, k_heads, ko_head, half, c1, c2, s1, s2, BACKWARD, K_HEADS, HALF)
+    q_at, k_at = _places(q_head, FAR, Q_HEADS, HALF), _places(k_head, FAR, K_HEADS, HALF)
+    q_mask = None if WHOLE else _there(q_heads, half, Q_HEADS, HALF)
+    k_mask = None if WHOLE else _there(k_heads, half, K_HEADS, HALF)
+    q1, q2 = _read(q_ptr + q_at, q_mask), _read(q_ptr + half + q_at, q_mask)
+    k1, k2 = _read(k_ptr + k_at, k_mask), _read(k_ptr + half + k_at, k_mask)
+    q_at, k_at = _places(qo_head, FAR, Q_HEADS, HALF), _places(ko_head, FAR, K_HEADS, HALF)
+    _turn(q_out_ptr, q_at, q_mask, q1, q2, half, c1, c2, s1, s2, BACKWARD)
+    _turn(k_out_ptr, k_at, k_mask, k1, k2, half, c1, c2, s1, s2, BACKWARD)
 
 
 # The trials turn in place again and again: what they read is put back after each.
@@ -113,17 +123,15 @@ def _launch(q, k, q_out, k_out, cos, sin, backward, num_warps, tuned) -> None:
         return
     angles = (cos.stride(0) if cos.shape[0] > 1 else 0, cos.stride(1), sin.stride(0) if sin.shape[0] > 1 else 0)
     strides = [stride for tensor in (q, k, q_out, k_out) for stride in tensor.stride()[:3]]
-    arguments = (q, k, q_out, k_out, cos, sin, *strides, *angles, sin.stride(1), tokens, q_heads, k_heads, size // 2)
-    constants = {
-        "BACKWARD": backward,
-        "Q_HEADS": triton.next_power_of_2(max(q_heads, 1)),
-        "K_HEADS": triton.next_power_of_2(max(k_heads, 1)),
-        "HALF": triton.next_power_of_2(size // 2),
-    }
+    arguments = (q, k, q_out, k_out, cos, sin, *strides, *angles, sin.stride(1), q_heads, k_heads, size // 2)
+    axes = {"Q_HEADS": q_heads, "K_HEADS": k_heads, "HALF": size // 2}
+    blocks = {name: triton.next_power_of_2(max(extent, 1)) for name, extent in axes.items()}
+    farthest = max(tensor.shape[2] * tensor.stride(2) for tensor in (q, k, q_out, k_out))
+    constants = {"BACKWARD": backward, "WHOLE": blocks == axes, "FAR": farthest + size >= 2**31, **blocks}
     if tuned:
-        _rope_tuned[(batch * tokens,)](*arguments, **constants)
+        _rope_tuned[(tokens, batch)](*arguments, **constants)
     else:
-        _rope[(batch * tokens,)](*arguments, **constants, num_warps=num_warps)
+        _rope[(tokens, batch)](*arguments, **constants, num_warps=num_warps)
 
 
 class _Rope(torch.autograd.Function):
@@ -178,6 +186,7 @@ def rope(
     check_tensor("k", k, (q.dtype,))
     check_axes("k", k, 4, 4)
     batch, tokens, _, size = q.shape
+    check_most("batch", batch, MAX_BATCH, "the most sequences of a grid")
     check_shape("k", k, (batch, tokens, k.shape[2], size))
     if size % 2:
         raise ValueError(f"q has heads of size {size}; a head has two halves, so it must be even")

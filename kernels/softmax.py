@@ -13,8 +13,8 @@ Three ways, by a row's length:
     walked    else: twice in chunks. The first pass keeps a running maximum and a running sum that
               is rescaled whenever the maximum grows, the second, from the row's end, writes. In
               between part of the row is still in cache.
-Backward is resident or walked; a thread holds two rows there, up to 64 elements of each in
-16-bit dtypes.
+Backward is resident or walked; a program holds two rows there, of at most 64 KiB each, as they
+were read, and of long ones with as many threads as a block may have.
 
 Work of one forward call, N = rows × columns, s = bytes per element:
     fused    x read, y written: 2 N s. The second read of a long row is the
@@ -47,7 +47,7 @@ import torch
 import triton
 import triton.language as tl
 from arguments import as_rows, check_tensor, gradient_rows
-from tiles import roomy, shared_bytes, units
+from tiles import roomy, shared_bytes, units, warp_size
 
 from portkit import Direction, KernelCase, Work
 from portkit.baselines import flag_gems, liger, pytorch
@@ -57,6 +57,8 @@ RESIDENT_PER_WARP = 2048  # most elements of a row that a warp holds: 64 a threa
 STREAM_WARPS = 16  # the most of a workgroup on 64 lanes
 STREAM_STAGES = 3  # rows in flight, the one computed with counted in: the others are in shared memory
 CHUNK = 8192  # elements of a longer row taken at once
+BACKWARD_THREADS = 1024  # of a long row's program: 32 warps of 32 lanes, 16 of 64
+BACKWARD_BYTES = 64 * 1024  # of a row of which a program holds two, of the output and its gradient
 
 
 @triton.jit
@@ -133,6 +135,15 @@ _softmax_walked_tuned = triton.autotune(
 
 
 @triton.jit
+def _anew(x):
+    """Numbers in float32 once more, by other means: were it the same conversion, both copies would be kept."""
+    if x.dtype == tl.bfloat16:
+        return (x.to(tl.int16, bitcast=True).to(tl.int32) << 16).to(tl.float32, bitcast=True)
+    else:  # noqa: RET505 - Triton takes what follows a constant branch for code of both
+        return (x + 0.0).to(tl.float32)
+
+
+@triton.jit
 def _softmax_backward_resident(
     dy_ptr, y_ptr, dx_ptr, dy_stride, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):
@@ -142,10 +153,11 @@ def _softmax_backward_resident(
     mask = (row < rows - first)[:, None] & (lanes < columns)[None, :]
     row = row.to(tl.int64)
     at = first * columns + row[:, None] * columns + lanes[None, :]
-    y = tl.load(y_ptr + at, mask=mask, other=0.0).to(tl.float32)
+    y = tl.load(y_ptr + at, mask=mask, other=0.0)
     dy_at = first * dy_stride + row[:, None] * dy_stride + lanes[None, :]
-    dy = tl.load(dy_ptr + dy_at, mask=mask, other=0.0).to(tl.float32)
-    dx = y * (dy - tl.sum(y * dy, axis=1)[:, None])
+    dy = tl.load(dy_ptr + dy_at, mask=mask, other=0.0)
+    total = tl.sum(y.to(tl.float32) * dy.to(tl.float32), axis=1)
+    dx = _anew(y) * (_anew(dy) - total[:, None])
     tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)
 
 
@@ -203,7 +215,7 @@ def softmax_backward(dy: torch.Tensor, y: torch.Tensor, *, num_warps: int = 8) -
     Args:
         dy: gradient of the output.
         y: (rows, columns), the output, contiguous.
-        num_warps: warps (wavefronts) of a program; 16 for long rows.
+        num_warps: warps (wavefronts) of a program; more for long rows.
 
     Returns:
         (rows, columns).
@@ -213,15 +225,14 @@ def softmax_backward(dy: torch.Tensor, y: torch.Tensor, *, num_warps: int = 8) -
     dx = torch.empty_like(y)
     block = triton.next_power_of_2(columns)
     arguments = (dy, y, dx, dy.stride(0))
-    most = RESIDENT_PER_WARP if y.element_size() == 2 else RESIDENT_PER_WARP // 2
     if columns > RESIDENT_PER_WARP // 2 * num_warps:
-        num_warps = 16
-    if columns <= most * num_warps:
+        num_warps = BACKWARD_THREADS // warp_size(y.device)
+    if columns * y.element_size() <= BACKWARD_BYTES:
         taken = max(1, 512 * num_warps // block)
         grid = (triton.cdiv(rows, taken),)
         _softmax_backward_resident[grid](*arguments, rows, columns, ROWS=taken, BLOCK=block, num_warps=num_warps)
     else:
-        _softmax_backward_walked[(rows,)](*arguments, columns, CHUNK=CHUNK, num_warps=num_warps)
+        _softmax_backward_walked[(rows,)](*arguments, columns, CHUNK=CHUNK, num_warps=16)
     return dx
 
 

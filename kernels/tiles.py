@@ -180,6 +180,11 @@ def units(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
+def warp_size(device: torch.device) -> int:
+    """Threads of a warp (wavefront); 32 where kernels are interpreted."""
+    return torch.cuda.get_device_properties(device).warp_size if device.type == "cuda" else 32
+
+
 def fitting_loop(
     device: torch.device,
     block_k: int,

@@ -172,14 +172,14 @@ def lengths(tokens: int, sequences: int) -> list[int]:
 
 
 def inputs(make, shape, dtype):
-    """Scores that bend the softmax; lengths a function of the shape."""
+    """Scores that bend the softmax; values with a mean, as ``flash_attention.py`` has them; lengths of the shape."""
     tokens, sequences, heads, kv_heads, dim = shape
     query = make.uniform((tokens, heads, dim), dtype)
     held = lengths(tokens, sequences)
     return {
         "query": query,
         "key": make.uniform((tokens, kv_heads, dim), dtype),
-        "value": make.uniform((tokens, kv_heads, dim), dtype),
+        "value": make.uniform((tokens, kv_heads, dim), dtype, low=-0.75, high=1.25),
         "offsets": torch.tensor([0, *held]).cumsum(0).to(torch.int32).to(query.device),
         "longest": max(held),
     }

@@ -42,6 +42,9 @@ DTYPE_BYTES: Mapping[str, int] = {
 """Bytes per element of each dtype a matrix may name (PyTorch's names)."""
 
 
+FP8_FORMATS = ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")
+"""Formats of 8-bit floating-point numbers that Triton's IR has; gfx942 computes with fnuz, all others with the rest."""
+
 SIGNALS: Mapping[str, str] = {
     # asked for by the source
     **{f"dot.{kind}": f"products of tiles of {kind}" for kind in ("f8", "f16", "f32", "f64", "i8")},
@@ -53,6 +56,7 @@ SIGNALS: Mapping[str, str] = {
     "max_nan": "maxima and minima that give a NaN where one operand is one",
     "fp8_from": "conversions from fp8",
     "fp8_to": "conversions to fp8",
+    **{f"fp8.{kind}": f"operations on fp8 of the format {kind}" for kind in FP8_FORMATS},
     "atomic_float": "atomic operations on floating-point numbers",
     "atomic_compare": "atomic compare-and-swap",
     "inline_asm": "blocks of inline assembly",

@@ -28,6 +28,7 @@ cat <<END
 
 report:     $report
 comparison: $table
-next:       $bin/portkit merge $reports/*.jsonl -o comparison.md   (add reports of other hosts to compare them)
+next:       $bin/portkit report $report   (which kernels do not carry over, and why)
+            $bin/portkit merge $reports/*.jsonl -o comparison.md   (add reports of other hosts to compare them)
 END
 exit "$status"

@@ -3,7 +3,7 @@
 
     pytest --benchmark suite.yaml --portkit-tier variants --portkit-emulate off --portkit-target \
         mi250x,mi300x,mi355x,rx7900xtx,rx7800xt,strixpoint,strixhalo,rx9060xt,rx9070xt
-    .venv/bin/python scripts/builds_table.py reports/local/RUN.jsonl -o builds.csv
+    .venv/bin/python scripts/builds_table.py reports/local/RUN.jsonl … -o builds.csv
 
 The summary goes to standard output. ``waves`` is LLVM's own line, waves of a SIMD by registers;
 ``waves_rules`` is that of portkit's rules, and the exit code is 1 where the two differ.
@@ -15,14 +15,14 @@ import argparse
 import csv
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from portkit.model import Evidence, Launch, Platform, Record, Status
-from portkit.run.binaries.amdgcn_text import DOT, MFMA, WAVES, WMMA
+from portkit.run.binaries.amdgcn_text import DOT, MFMA, WAVES, WMMA, allocated_registers
 from portkit.store.journal import read_blob, read_report
 from portkit.targets.catalog import load_catalog
 from portkit.targets.occupancy import waves_per_simd
@@ -33,8 +33,9 @@ _LAUNCHES = TypeAdapter(tuple[Launch, ...])
 
 COLUMNS = (
     *("architecture", "target", "kernel_case", "direction", "variant", "dtype", "shape", "status", "why"),
-    *("kernel", "trial", "num_warps", "vgpr", "agpr", "sgpr", "vgpr_spilled", "sgpr_spilled", "scratch_bytes"),
-    *("lds_bytes", "waves", "waves_rules", "occupancy_pct", "path", "mfma", "wmma", "dot"),
+    *("kernel", "trial", "num_warps", "vgpr", "vgpr_allocated", "agpr", "sgpr", "vgpr_spilled"),
+    *("sgpr_spilled", "scratch_bytes", "lds_bytes", "waves", "waves_rules", "occupancy_pct"),
+    *("path", "mfma", "wmma", "dot"),
 )
 
 
@@ -62,10 +63,26 @@ def rows(path: Path) -> Iterator[Row]:
         launches = [each for each in launches_of(path, record) if not each.forward]
         for launch in launches:
             needs = launch.resources
-            rules = waves_per_simd(architecture, needs.registers_per_thread, needs.raw.get("sgpr_count", 0))
+            rules = waves_per_simd(architecture, allocated_registers(needs), needs.raw["sgpr_count"])
             yield head | figures(launch) | {"waves_rules": rules}
         if not launches:
             yield head
+
+
+def of_newest(reports: Iterable[Iterable[Row]]) -> list[Row]:
+    """Rows of several reports; of a cell that is in several those of the last of them."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for report in reports:
+        cells: dict[tuple[Any, ...], list[Row]] = {}
+        for row in report:
+            cells.setdefault(cell_of(row), []).append(row)
+        found |= cells
+    return [row for own in found.values() for row in own]
+
+
+def cell_of(row: Row) -> tuple[Any, ...]:
+    """The cell that a row is of."""
+    return tuple(row[name] for name in ("target", "kernel_case", "direction", "variant", "dtype", "shape"))
 
 
 def launches_of(path: Path, record: Record) -> tuple[Launch, ...]:
@@ -84,6 +101,7 @@ def figures(launch: Launch) -> Row:
         "trial": int(launch.trial),
         "num_warps": launch.num_warps,
         "vgpr": launch.resources.registers_per_thread,
+        "vgpr_allocated": allocated_registers(launch.resources),
         "agpr": raw.get("agpr_count", ""),
         "sgpr": raw["sgpr_count"],
         "vgpr_spilled": raw["vgpr_spill_count"],
@@ -108,7 +126,7 @@ def summary(found: Sequence[Row]) -> str:
 
 
 def _of_architecture(name: str, found: Sequence[Row]) -> tuple[Any, ...]:
-    cells = {tuple(row[key] for key in ("kernel_case", "direction", "variant", "dtype", "shape")): row for row in found}
+    cells = {cell_of(row): row for row in found}
     status = Counter(row["status"] for row in cells.values())
     built, over = status[Status.BUILT.value], status[Status.OUT_OF_RESOURCES.value]
     launched = [row for row in found if "vgpr" in row]
@@ -133,7 +151,7 @@ def main() -> int:
     parser.add_argument("reports", nargs="+", type=Path)
     parser.add_argument("-o", "--output", type=Path, help="CSV file of all rows")
     arguments = parser.parse_args()
-    found = [row for path in arguments.reports for row in rows(path)]
+    found = of_newest(rows(path) for path in arguments.reports)
     if arguments.output:
         with arguments.output.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")

@@ -1,27 +1,36 @@
 #!/usr/bin/env python3
-"""Makes what the repository quotes from its kept report: README's tables and reports/comparison.md.
+"""Makes what the repository quotes from its kept report: tables, output of commands, reports/comparison.md.
 
     .venv/bin/python scripts/quote_reports.py [--check]
 
 README has a table between ``<!-- quote: KERNEL TARGETS -->`` and ``<!-- end of quote -->``:
 the rows of ``portkit merge reports/KEPT -k KERNEL -t TARGETS --format plain``, without
-its head and its notes. ``KEPT`` is the newest folder of reports/ by name. With --check
-nothing is written, and the exit code tells whether anything would change.
+its head and its notes. ``KEPT`` is the newest folder of reports/ by name. A document of docs/ has
+what a command prints between ``<!-- run LINES: portkit ARGUMENTS -->`` and the same end: of
+``portkit ARGUMENTS KEPT`` the first LINES lines, 100 columns wide. With --check nothing is
+written, and the exit code tells whether anything would change.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
+from click.testing import CliRunner
+
 from portkit.analysis.choice import choose
 from portkit.analysis.rows import Comparison, comparison
+from portkit.cli import cli
 from portkit.render.table import render, tables
 from portkit.store.merge import merge
 
 ROOT = Path(__file__).parents[1]
 QUOTE = re.compile(r"(<!-- quote: (\S+) (\S+) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
+
+RUN = re.compile(r"(<!-- run (\d+): portkit (.+?) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
 
 
 def kept() -> Path:
@@ -39,13 +48,30 @@ def quoted(text: str, merged: Comparison) -> str:
     return QUOTE.sub(quote, text)
 
 
+def printed(text: str) -> str:
+    """A text with the output of its commands made anew."""
+
+    def run(found: re.Match[str]) -> str:
+        report = str(kept().relative_to(ROOT))
+        done = CliRunner(env={"COLUMNS": "100"}).invoke(cli, [*shlex.split(found[3]), report], catch_exceptions=False)
+        lines = done.stdout.rstrip("\n").split("\n")
+        more = ["…"] if len(lines) > int(found[2]) else []
+        shown = "\n".join([f"$ portkit {found[3]} {report}", *lines[: int(found[2])], *more])
+        return f"{found[1]}```\n{shown}\n```\n{found[5]}"
+
+    return RUN.sub(run, text)
+
+
 def made() -> dict[Path, str]:
     """File → what it must hold."""
+    os.chdir(ROOT)  # commands are shown with paths of the repository
     merged = comparison(merge([kept()]))
+    documents = [path for path in (ROOT / "docs").glob("*.md") if "<!-- run " in path.read_text(encoding="utf-8")]
     readme = ROOT / "README.md"
     return {
         readme: quoted(readme.read_text(encoding="utf-8"), merged),
         ROOT / "reports" / "comparison.md": render(merged, "github"),
+        **{path: printed(path.read_text(encoding="utf-8")) for path in documents},
     }
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from portkit.analysis.findings.points import Point, by_operation
 from portkit.analysis.portability import harmonic_mean
 from portkit.model import Direction, Record
+from portkit.store.alike import mode
 from portkit.store.merge import Row
 
 
@@ -95,7 +97,8 @@ def transfers(times: Mapping[str, Mapping[str, float]], reasons: Mapping[tuple[s
 
 
 def _tuning(points: tuple[Point, ...]) -> Tuning | None:
-    rows = {(point.variant, row.record.cell.target): row for point in points for row in _timed(point)}
+    timed = {(point.variant, row.record.cell.target): row for point in points for row in _timed(point)}
+    rows = _of_one_mode(timed)
     if len({variant for variant, _ in rows}) < 2 or len({target for _, target in rows}) < 2:
         return None
     clock = "trace" if all(time_ms(row.record, "trace") is not None for row in rows.values()) else "events"
@@ -113,9 +116,24 @@ def _tuning(points: tuple[Point, ...]) -> Tuning | None:
         clock=clock,
         times={variant: dict(sorted(found.items())) for variant, found in sorted(times.items())},
         winners=winners(times),
-        transfers=tuple(transfers(times, _reasons(points))),
+        transfers=tuple(transfers(times, dict.fromkeys(timed.keys() - rows.keys(), _APART) | _reasons(points))),
         best=compromise(times),
     )
+
+
+_APART: Final = "its time was taken in another cache mode or clock state than the others there"
+
+
+def _of_one_mode(timed: Mapping[tuple[str, str], Row]) -> dict[tuple[str, str], Row]:
+    """Rows that may be compared with one another on their target: of the mode that most of them have."""
+    modes: dict[str, collections.Counter[tuple[bool, bool]]] = collections.defaultdict(collections.Counter)
+    for (_, target), row in sorted(timed.items()):
+        if row.record.timing:
+            modes[target][mode(row.record.timing)] += 1
+    most = {
+        target: max(counts, key=lambda each: (counts[each], each[0], not each[1])) for target, counts in modes.items()
+    }
+    return {key: row for key, row in timed.items() if row.record.timing and mode(row.record.timing) == most[key[1]]}
 
 
 def _timed(point: Point) -> list[Row]:

@@ -23,8 +23,8 @@ def choose(comparison: Comparison, kernels: Sequence[str] = (), targets: Sequenc
     Raises:
         ReportError: a name matches no row; the message has those there are.
     """
-    _check("kernel", kernels, {row.kernel for row in comparison.rows})
-    _check("target", targets, {row.target for row in comparison.rows})
+    check_known("kernel", kernels, {row.kernel for row in comparison.rows})
+    check_known("target", targets, {row.target for row in comparison.rows})
     rows = tuple(row for row in comparison.rows if matches(row.kernel, kernels) and matches(row.target, targets))
     return replace(
         comparison,
@@ -48,7 +48,17 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _check(what: str, patterns: Sequence[str], known: set[str]) -> None:
+def check_known(what: str, patterns: Sequence[str], known: set[str]) -> None:
+    """Refuse a pattern that chooses nothing, which is a slip more often than a wish.
+
+    Args:
+        what: kernel or target.
+        patterns: as in a shell.
+        known: names of the rows.
+
+    Raises:
+        ReportError: one matches none; the message has those there are.
+    """
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):
             raise ReportError(

@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from portkit.analysis.findings.points import Point, by_operation
-from portkit.errors import CatalogError, ReportError, nearest
-from portkit.model import Direction, Evidence, Record, Status, Timed
-from portkit.store.alike import why_targets_apart
+from portkit.errors import ReportError, nearest
+from portkit.model import Direction, Evidence, Record, Status, Timed, Timing
+from portkit.store.alike import why_targets_apart, why_times_apart
 from portkit.store.merge import Row
 from portkit.targets.catalog import Catalog
 from portkit.targets.markets import Market, market
@@ -162,9 +162,9 @@ def _of_operation(points: Sequence[Point], catalog: Catalog) -> Iterator[Portabi
     if not measured:
         return
     clock = "trace" if all(_clock(row.record, "trace") for row in measured) else "events"
-    best = _best_known(points, clock)
+    candidates = _candidates(points, clock)
     for point in points:
-        found = tuple(_efficiency(row, clock, best) for row in _one_a_target(point))
+        found = tuple(_efficiency(row, clock, candidates) for row in _one_a_target(point))
         shares = tuple(_shares(found, catalog))
         if shares:
             yield Portability(
@@ -172,36 +172,49 @@ def _of_operation(points: Sequence[Point], catalog: Catalog) -> Iterator[Portabi
             )
 
 
-def _best_known(points: Iterable[Point], clock: str) -> dict[str, tuple[float, str]]:
-    """Target → least time of all variants and baselines of all runs, and whose it is."""
-    best: dict[str, tuple[float, str]] = {}
+Candidates = Mapping[str, Sequence[tuple[float, str, Timing]]]
+"""Target → times of all variants and baselines of all runs, whose each is and what it was taken with; least first."""
+
+
+def _candidates(points: Iterable[Point], clock: str) -> Candidates:
+    found: dict[str, list[tuple[float, str, Timing]]] = collections.defaultdict(list)
     for point in points:
         for row in _timed(point):
             for record in (row.record, *row.other_runs):
-                for name, time in _times(record, clock):
-                    best[record.cell.target] = min(best.get(record.cell.target, (time, name)), (time, name))
-    return best
+                found[record.cell.target] += _times(record, clock)
+    return {target: sorted(each, key=lambda x: x[:2]) for target, each in found.items()}
 
 
-def _times(record: Record, clock: str) -> Iterator[tuple[str, float]]:
-    """What was timed and right, and its time."""
+def _best_known(record: Record, candidates: Candidates) -> tuple[float, str] | None:
+    """Least time on the record's target under its own cache mode and clock state, and whose it is."""
+    alike = (
+        (time, name)
+        for time, name, timing in candidates.get(record.cell.target, ())
+        if record.timing and why_times_apart(record.timing, timing) is None
+    )
+    return next(alike, None)
+
+
+def _times(record: Record, clock: str) -> Iterator[tuple[float, str, Timing]]:
+    """Time of what was timed and right, and its name."""
     if record.timing is None or not record.outcome.status.good or record.cell.partition:
         return
     for name, timed in {record.cell.variant: record.timing.fused, **record.timing.baselines}.items():
         judged = record.baselines.get(name)
         time = _median(timed, clock)
         if time and (judged is None or judged.status.good):
-            yield name, time
+            yield time, name, record.timing
 
 
-def _efficiency(row: Row, clock: str, best: Mapping[str, tuple[float, str]]) -> Efficiency:
+def _efficiency(row: Row, clock: str, candidates: Candidates) -> Efficiency:
     record, target = row.record, row.record.cell.target
     if _proves(record):
         return Efficiency(target, 0.0, None, None, None, record.outcome.message or record.outcome.status.value)
     time = _clock(record, clock) if record.outcome.status.good else None
-    if time is None or target not in best:
+    best = _best_known(record, candidates)
+    if time is None or best is None:
         return Efficiency(target, None, None, None, None, _why_unknown(record, clock))
-    least, whose = best[target]
+    least, whose = best
     return Efficiency(target, least / time, time, least, whose)
 
 
@@ -243,10 +256,9 @@ def _proves(record: Record) -> bool:
 
 
 def _kinds(name: str, catalog: Catalog) -> Iterator[str]:
-    try:
-        target = catalog.get(name)
-    except CatalogError:
+    if name not in catalog:  # asked before: the error of an unknown name looks for near ones, which takes long
         return
+    target = catalog.get(name)
     yield target.vendor
     if found := market(target):
         yield found.value

@@ -28,6 +28,7 @@ from portkit.analysis.spread import Repeats, Spread, ceiling_spread, cell_spread
 from portkit.model import (
     NONFINITE_FAMILIES,
     Build,
+    Cell,
     Counters,
     DeviceProbe,
     Direction,
@@ -120,6 +121,25 @@ class ComparisonRow:
     repeats: Repeats | None = None  # its time over all runs that repeat the one shown, on every node
     apart: Mapping[str, int] = field(default_factory=dict)  # why other runs of it are no repetitions → how many
     incomparable: tuple[str, ...] = ()  # why its time is not to be compared with that of ordinary rows
+    cell_key: str = ""  # names the cell in every run
+    no_verdict: bool = False  # our side or the host is to blame: nothing was learned of the kernel
+    seconds: float = 0.0  # that the cell took
+
+    @property
+    def label(self) -> str:
+        """The row's name within its matrix."""
+        cell = Cell(self.kernel, self.direction, self.shape, self.dtype, self.variant, self.target, self.partition)
+        return cell.label(self.evidence)
+
+    @property
+    def as_wanted(self) -> bool:
+        """Whether it is good, and the matrix expects nothing else."""
+        return self.status.good and self.cause is None
+
+    @property
+    def shape_text(self) -> str:
+        """The shape as ids write it: ``4096x4096``."""
+        return "x".join(map(str, self.shape))
 
 
 @dataclass(frozen=True)
@@ -278,6 +298,9 @@ def comparison_row(
         repeats=repeats(row),
         apart=row.apart,
         incomparable=_incomparable(record.timing),
+        cell_key=record.keys.cell_key,
+        no_verdict=record.outcome.no_verdict,
+        seconds=record.seconds,
         **figures,
     )
 

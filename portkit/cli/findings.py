@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from portkit.analysis.choice import any_matches, matches
+from portkit.analysis.choice import any_matches, check_known, matches
 from portkit.analysis.findings import Finding, Severity, findings, rules
 from portkit.cli.names import names
 from portkit.cli.outputs import terminal_width
@@ -40,6 +40,9 @@ def command(  # one option each
     chosen = [each for each in rules() if matches(each.id, names(wanted.upper()))]
     if not chosen:
         raise ReportError(f"no rule {wanted!r}", remedy="`portkit explain` lists the rules")
+    cells = [row.record.cell for row in dataset.rows]
+    check_known("kernel", names(kernels), {cell.case for cell in cells})
+    check_known("target", names(targets), {cell.target for cell in cells})
     most = Severity(severity).rank
     found = [
         each

@@ -10,7 +10,7 @@ from portkit.analysis.gate.judge import GateResult, gate
 from portkit.analysis.gate.over_targets import portability_figures
 from portkit.analysis.gate.thresholds import CLOCKS, Thresholds
 from portkit.analysis.gate.times import Level
-from portkit.cli.outputs import layout_of, refuse_report, write
+from portkit.cli.outputs import layout_of, refuse_report, terminal_width, write
 from portkit.errors import ReportError
 from portkit.render.gate import LAYOUTS, headline, junit, render_gate
 from portkit.store.merge import Dataset, merge
@@ -65,7 +65,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     if junit_file is not None:
         write(junit_file, junit(result))
     if output is None:
-        click.echo(render_gate(result, layout), nl=False)
+        click.echo(render_gate(result, layout, terminal_width()), nl=False)
     else:
         write(output, render_gate(result, layout))
         click.echo(f"{output}: {headline(result)}", err=True)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
 from portkit.analysis.rows import Comparison, comparison
 from portkit.cli.names import names
-from portkit.cli.outputs import layout_of, refuse_report, terminal_width, write
+from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, terminal_width, write
 from portkit.cli.summaries import compacted, is_summary, merged_summaries, missing, parquet
 from portkit.errors import ReportError
 from portkit.render.findings import SHOWN
@@ -24,7 +25,7 @@ from portkit.store.summary import ENDING, summary
 PATH = click.Path(path_type=Path)
 
 
-def _count(context: click.Context, option: click.Parameter, value: str) -> int | None:
+def count_or_all(context: click.Context, option: click.Parameter, value: str) -> int | None:
     """A number; None for ``all``."""
     if value != "all" and not value.isdecimal():
         raise click.BadParameter(f"{value!r} is neither a number nor all", context, option)
@@ -33,7 +34,12 @@ def _count(context: click.Context, option: click.Parameter, value: str) -> int |
 
 @click.command("merge", short_help="Merge reports into one table of kernels × targets.")
 @click.argument("paths", nargs=-1, type=PATH)
-@click.option("-o", "--output", type=PATH, help="File to write: .md, .json or .txt; of summaries .parquet too.")
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    help="File to write: .md, .txt, .csv, .tex, .json, .xml (JUnit); of summaries .parquet too.",
+)
 @click.option("--format", "layout", type=click.Choice(sorted(LAYOUTS)), help="Layout; by default of the file's ending.")
 @click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
 @click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
@@ -44,7 +50,7 @@ def _count(context: click.Context, option: click.Parameter, value: str) -> int |
     "--findings",
     "shown",
     metavar="N|all",
-    callback=_count,
+    callback=count_or_all,
     default=str(SHOWN),
     show_default=True,
     help="How many findings to show, or all; with 0 none are looked for.",
@@ -72,8 +78,9 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     paths = paths or (Path("reports/local"),)
     _check_outputs(paths, output, summary_file)
     if any(is_summary(path) for path in paths):
+        _refuse_of_summaries("reference", "shown")
         return _merge_summaries(paths, output, layout, (triton, kernels, targets), names(expected), summary_file)
-    layout = layout or layout_of(output)
+    layout = layout or layout_of(output, TABLE_SUFFIXES)
     dataset = merge(paths, triton)
     gc.freeze()  # the records stay to the end: no search for garbage among them
     if summary_file is not None:
@@ -111,6 +118,18 @@ def _merge_summaries(
         write(output, parquet(rows) if is_summary(output) else render_summary(rows, layout or layout_of(output)))
         click.echo(f"{output}: {rows.height} rows", err=True)
     return _told_missing(missing(rows, expected))
+
+
+def _refuse_of_summaries(*options: str) -> None:
+    """Refuse options that were given and need what summaries have not."""
+    context = click.get_current_context()
+    given = [name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if given:
+        raise ReportError(
+            "summaries have no baselines, signals or counters, so neither ratios nor findings are made of them",
+            place=next(param.opts[0] for param in context.command.params if param.name == given[0]),
+            remedy="leave the option out, or name the reports",
+        )
 
 
 def _told_missing(targets: Sequence[str]) -> int:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from portkit.errors import ReportError
 from portkit.store.journal import write_whole
 
 LAYOUT_OF_SUFFIX = {".md": "github", ".json": "json", ".txt": "plain"}
+"""Endings that every command knows."""
+
+TABLE_SUFFIXES = {**LAYOUT_OF_SUFFIX, ".csv": "csv", ".tex": "latex", ".xml": "junit"}
+"""Those of a comparison's rows."""
 
 
-def layout_of(output: Path | None) -> str:
+def layout_of(output: Path | None, suffixes: Mapping[str, str] = LAYOUT_OF_SUFFIX) -> str:
     """Layout of a file's ending; plain on standard output.
 
     Raises:
@@ -22,13 +26,13 @@ def layout_of(output: Path | None) -> str:
     """
     if output is None:
         return "plain"
-    if output.suffix not in LAYOUT_OF_SUFFIX:
+    if output.suffix not in suffixes:
         raise ReportError(
             f"no layout is known for the ending {output.suffix!r}",
             place=str(output),
-            remedy=f"end the name in {', '.join(LAYOUT_OF_SUFFIX)}, or give --format",
+            remedy=f"end the name in {', '.join(suffixes)}, or give --format",
         )
-    return LAYOUT_OF_SUFFIX[output.suffix]
+    return suffixes[output.suffix]
 
 
 def terminal_width() -> int | None:

@@ -118,6 +118,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="hardware counters of every baseline, those of compilers and libraries too (fused, eager and torch)",
     )
     group.addoption(
+        "--portkit-no-texts",
+        action="store_true",
+        help="keep no source, IR and assembly of kernels beside the report; portkit diff has nothing to show then",
+    )
+    group.addoption(
         "--portkit-wait",
         metavar="S",
         type=float,

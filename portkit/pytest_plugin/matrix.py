@@ -7,6 +7,7 @@ closed fails, and so does everything else.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,13 +22,14 @@ from portkit.plan.baselines import parse_baselines
 from portkit.plan.expand import Emulate, Selection
 from portkit.pytest_plugin import pytest_benchmark
 from portkit.pytest_plugin.display import make_display
+from portkit.pytest_plugin.worst_findings import worst_findings
 from portkit.run.benchmark import Choices, Prepared, Run, default_limits, prepare
 from portkit.run.counters.taking import Choice
 from portkit.run.devices import parse_devices
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Limits
 from portkit.run.limits import check_seconds, parse_lane_instructions, parse_memory, parse_stages
-from portkit.run.progress import LiveLine, PlainLines, summary
+from portkit.run.progress import LiveLine, PlainLines, failed, summary
 from portkit.run.resume import find_report
 from portkit.run.session import Session
 from portkit.run.timing.asked import parse_modes
@@ -110,6 +112,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         counters=Choice(config.getoption("portkit_counters")),
         count_all=config.getoption("portkit_count_all"),
         limits=_limits(config),
+        texts=not config.getoption("portkit_no_texts"),
     )
     display = make_display(config)
     with _usage_errors():
@@ -162,7 +165,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     path = _relative(run.journal.path, config)
     terminalreporter.section("portkit")
     if config.option.verbose >= 0:
-        for line in summary(run.records.values()):
+        found = worst_findings(run.journal.path, len(run.records), path) if run.whole else ()  # a stop is to be quick
+        for line in (*summary(run.records.values()), *found):
             terminalreporter.write_line(line)
     if run.failure:
         terminalreporter.write_line(f"stopped: {run.failure.render()}", red=True)
@@ -173,7 +177,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(told)
     if not run.whole:
         terminalreporter.write_line(f"resume: pytest --benchmark --portkit-resume {run.header.run_id}")
-    terminalreporter.write_line(f"next:   portkit merge {path}")
+    for number, command in enumerate(_next_commands(run, path)):
+        terminalreporter.write_line(f"{'        ' if number else 'next:   '}{command}")
+
+
+def _next_commands(run: Run, path: Path) -> Iterator[str]:
+    """What to look at: the first cell that failed, and the report."""
+    for record in failed(run.records.values())[:1]:
+        yield f"portkit show {shlex.quote(record.cell.label(record.evidence))} {shlex.quote(str(path))}"
+    yield f"portkit report {shlex.quote(str(path))}"
 
 
 class MatrixFile(pytest.File):

@@ -12,7 +12,7 @@ from portkit.model import Direction
 from portkit.plan.scan import Found, Parameter
 from portkit.render.columns import Column, Notes, plain_table, wrapped
 from portkit.render.findings import findings_plain
-from portkit.render.table import named_columns
+from portkit.render.rows import named_columns
 from portkit.store.schema import plain
 
 _COLUMNS = ("target", "evidence", "status", "registers /thread", "spills B/thread", "shared B/block", "occupancy %")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from tabulate import tabulate
@@ -36,18 +36,24 @@ class Notes:
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """A column of a table."""
+    """A column of a table for people, and the fields for programs that it is made of."""
 
     head: tuple[str, str, str]  # lines, with the unit
     cell: Callable[[Row, Notes], str]
     right: bool = False
     spare: int = 0  # where room is short, columns go by falling spare; those of 0 stay
+    fields: Mapping[str, str] = field(default_factory=dict)  # name, with its unit → attribute of the row
+
+    @property
+    def name(self) -> str:
+        """The head in one line."""
+        return " ".join(self.head).strip()
 
 
 def github_table(columns: Sequence[Column[Row]], rows: Sequence[Row], notes: Notes) -> str:
     """The table in GitHub's Markdown."""
     body = [[escaped(column.cell(row, notes)) for column in columns] for row in rows]
-    heads = [" ".join(column.head).strip() for column in columns]
+    heads = [column.name for column in columns]
     return tabulate(body, heads, tablefmt="github", colalign=_alignment(columns, body), disable_numparse=True)
 
 
@@ -115,6 +121,13 @@ def wrapped(texts: Iterable[str], width: int | None = None) -> str:
 
 def _alignment(columns: Sequence[Column[Row]], body: Sequence[object]) -> list[str] | None:
     return ["right" if column.right else "left" for column in columns] if body else None
+
+
+def field_text(value: object) -> str:
+    """A field as data: full precision, nothing for what is not known."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def whole(value: float) -> str:

@@ -5,11 +5,10 @@ Formats only. Names and messages come from reports of anyone, so all of it is es
 
 from __future__ import annotations
 
+import collections
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
-from xml.etree import ElementTree
 
 from tabulate import tabulate
 
@@ -17,42 +16,75 @@ from portkit.analysis.gate.cells import CellChange, Kind
 from portkit.analysis.gate.figures import FigureChange
 from portkit.analysis.gate.judge import GateResult
 from portkit.analysis.gate.times import Level, TimeChange
-from portkit.render.columns import escaped, milliseconds, one_line
+from portkit.render.columns import escaped, milliseconds, one_line, wrapped
+from portkit.render.junit import Case, Result, suites
 from portkit.store.schema import plain
 
 MOST_ROWS: Final = 100
 """Cells of a section; JSON and JUnit have all."""
 
 
-def render_gate(result: GateResult, layout: str) -> str:
-    """The result in a layout of :data:`LAYOUTS`, with a newline at its end."""
-    return LAYOUTS[layout](result) + "\n"
+def render_gate(result: GateResult, layout: str, width: int | None = None) -> str:
+    """The result in a layout of :data:`LAYOUTS`, with a newline at its end.
+
+    Args:
+        result: what the gate found.
+        layout: name of the layout.
+        width: characters of the terminal that the plain layout is for; None: as wide as it is.
+    """
+    return LAYOUTS[layout](result, width) + "\n"
 
 
 def headline(result: GateResult) -> str:
-    """The verdict in one line."""
-    levels = [cell.level for cell in result.cells] + [each.change.level for each in result.kernels]
+    """The verdict in one line, with what was not compared."""
+    compared = [cell.level for cell in result.cells if cell.kind is Kind.COMPARED]
+    levels = [*compared, *(each.change.level for each in result.kernels)]
     counts = {name: levels.count(level) for name, level in (("fail", Level.FAIL), ("warn", Level.WARN))}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no regression"
-    infrastructure = f", {result.infrastructure} without a verdict (infrastructure)" if result.infrastructure else ""
-    return f"{told} of {result.compared} cells compared{infrastructure}"
+    verdict = f"{told} of {result.compared} cells compared" if result.compared else "no cell could be compared"
+    untimed = sum(cell.not_compared is not None for cell in result.cells if cell.kind is Kind.COMPARED)
+    verdict += f" (times of {untimed} not compared)" if untimed else ""
+    kinds = collections.Counter(cell.kind for cell in result.cells)
+    others = [f"{kinds[kind]} {text}" for kind, text in _NOT_COMPARED.items() if kinds[kind]]
+    return ", ".join([verdict, *others])
 
 
-def _markdown(result: GateResult) -> str:
+_NOT_COMPARED: Final[Mapping[Kind, str]] = {
+    Kind.INFRASTRUCTURE: "without a verdict (infrastructure)",
+    Kind.TOOLCHAIN: "of another toolchain",
+    Kind.NEW: "new",
+    Kind.REMOVED: "removed",
+    Kind.NOT_RUN: "not run",
+}
+
+
+def _markdown(result: GateResult, width: int | None) -> str:
+    del width  # a page has room
     parts = ["# Regression gate", f"**{headline(result)}**", _bullets(_head(result))]
     for title, rows in _sections(result):
         parts += [f"## {title} ({len(rows)})", _table(rows, "github", escaped)]
     return "\n\n".join(part for part in parts if part)
 
 
-def _plain(result: GateResult) -> str:
-    parts = [headline(result), "\n".join(_head(result))]
+def _plain(result: GateResult, width: int | None) -> str:
+    parts = [wrapped([headline(result)], width), wrapped(_head(result), width)]
     for title, rows in _sections(result):
-        parts.append(f"{title} ({len(rows)})\n{_table(rows, 'simple', one_line)}")
+        table = _table(rows, "simple", one_line)
+        fits = width is None or max(map(len, table.splitlines())) <= width
+        parts.append(f"{title} ({len(rows)})\n{table if fits else _entries(rows, width)}")
     return "\n\n".join(parts)
 
 
-def _json(result: GateResult) -> str:
+def _entries(rows: _Rows, width: int | None) -> str:
+    """A cell a paragraph, what changed below it, where a terminal has no room for both side by side."""
+    texts = [
+        f"{one_line(cell)}\n{wrapped([f'    {one_line(what)}'], width)}".rstrip() for cell, what in rows[:MOST_ROWS]
+    ]
+    return "\n".join(texts) + _more(rows)
+
+
+def _json(result: GateResult, width: int | None) -> str:
+    del width
     cells = [{**plain(cell), "label": cell.label, "level": cell.level.value} for cell in result.cells]
     whole = plain(result) | {"level": result.level.value, "headline": headline(result), "cells": cells}
     return json.dumps(whole, indent=1)
@@ -140,8 +172,11 @@ def _figure(change: FigureChange) -> str:
 
 def _table(rows: _Rows, layout: str, form: Callable[[str], str]) -> str:
     body = [[form(text) for text in row] for row in rows[:MOST_ROWS]]
-    more = f"\n\nand {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
-    return tabulate(body, ["cell", "what"], tablefmt=layout, disable_numparse=True) + more
+    return tabulate(body, ["cell", "what"], tablefmt=layout, disable_numparse=True) + _more(rows)
+
+
+def _more(rows: _Rows) -> str:
+    return f"\n\nand {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
 
 
 def _bullets(texts: Iterator[str]) -> str:
@@ -154,47 +189,25 @@ def junit(result: GateResult) -> str:
     A regression is a failure, an infrastructure failure an error; what could not be compared is
     skipped with its reason, and a warning is the case's output.
     """
-    root = ElementTree.Element("testsuites", name="portkit gate")
-    targets = dict.fromkeys(cell.cell.target for cell in result.cells)
-    for target in targets:
-        _suite(root, target, [cell for cell in result.cells if cell.cell.target == target])
-    ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    return suites("portkit gate", [_junit_case(cell) for cell in result.cells])
 
 
-def _suite(root: ElementTree.Element, target: str, cells: Sequence[CellChange]) -> None:
-    suite = ElementTree.SubElement(root, "testsuite", name=_xml(target))
-    counts = dict.fromkeys(("failures", "errors", "skipped"), 0)
-    for cell in cells:
-        case = ElementTree.SubElement(suite, "testcase", classname=_xml(f"{target}.{cell.cell.case}"))
-        case.set("name", _xml(cell.label))
-        tag, count = _outcome(cell)
-        if count:
-            counts[count] += 1
-        if tag == "system-out":
-            ElementTree.SubElement(case, tag).text = _xml(told(cell))
-        elif tag:
-            ElementTree.SubElement(case, tag, message=_xml(f"{cell.kind}: {told(cell)}"))
-    suite.attrib.update({"tests": str(len(cells)), **{name: str(number) for name, number in counts.items()}})
+def _junit_case(cell: CellChange) -> Case:
+    outcome, what = _outcome(cell), told(cell)
+    text = what if outcome is Result.PASSED else f"{cell.kind}: {what}"
+    return Case(suite=cell.cell.target, group=cell.cell.case, name=cell.label, result=outcome, told=text)
 
 
-def _outcome(cell: CellChange) -> tuple[str, str]:
-    """Tag of a case, and the count that it belongs to; empty where it passed."""
+def _outcome(cell: CellChange) -> Result:
     if cell.kind is Kind.INFRASTRUCTURE:
-        return "error", "errors"
+        return Result.ERROR
     if cell.level is Level.FAIL:
-        return "failure", "failures"
-    if cell.kind in (Kind.TOOLCHAIN, Kind.REMOVED, Kind.NOT_RUN):
-        return "skipped", "skipped"
-    return ("system-out" if told(cell) else ""), ""
+        return Result.FAILURE
+    return Result.SKIPPED if cell.kind in (Kind.TOOLCHAIN, Kind.REMOVED, Kind.NOT_RUN) else Result.PASSED
 
 
-def _xml(text: str) -> str:
-    """A text with no character that XML can't have; ElementTree escapes the rest."""
-    return _NO_XML.sub("?", text)
-
-
-_NO_XML: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-LAYOUTS: Final[Mapping[str, Callable[[GateResult], str]]] = {"github": _markdown, "plain": _plain, "json": _json}
+LAYOUTS: Final[Mapping[str, Callable[[GateResult, int | None], str]]] = {
+    "github": _markdown,
+    "plain": _plain,
+    "json": _json,
+}

@@ -19,20 +19,25 @@ _MOST_DRIFTS = 40  # lines; JSON has all
 
 
 def targets_table(comparison: Comparison, layout: str) -> str:
-    """Kernels × targets, with a MISSING column for each that must be there and is not; empty where none must."""
+    """Kernels × the targets that must be there, those that are not marked MISSING; empty where none must."""
     if not comparison.expected_targets:
         return ""
-    found = dict.fromkeys(row.target for row in comparison.rows)
-    heads = [*found, *(f"{name} {MISSING}" for name in comparison.missing)]
+    asked = dict.fromkeys(comparison.expected_targets)
+    heads = [f"{name} {MISSING}" if name in comparison.missing else name for name in asked]
     kernels = dict.fromkeys(row.kernel for row in comparison.rows)
-    body = [_line(kernel, list(found), comparison) for kernel in kernels]
+    body = [_line(kernel, list(asked), comparison) for kernel in kernels]
     return tabulate(body, [escaped(head) for head in ["kernel", *heads]], tablefmt=layout, disable_numparse=True)
 
 
-def _line(kernel: str, targets: Sequence[str], comparison: Comparison) -> list[str]:
+def _line(kernel: str, asked: Sequence[str], comparison: Comparison) -> list[str]:
     rows = [row for row in comparison.rows if row.kernel == kernel]
-    cells = [_counts([row for row in rows if row.target == target]) for target in targets]
-    return [escaped(kernel), *cells, *([MISSING] * len(comparison.missing))]
+    return [escaped(kernel), *(MISSING if name in comparison.missing else _found(name, rows) for name in asked)]
+
+
+def _found(asked: str, rows: Sequence[ComparisonRow]) -> str:
+    """Rows of a target, or of ``target:evidence``."""
+    target, _, evidence = asked.partition(":")
+    return _counts([row for row in rows if row.target == target and evidence in ("", row.evidence.value)])
 
 
 def _counts(rows: Sequence[ComparisonRow]) -> str:

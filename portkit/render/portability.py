@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import Final
 
-from portkit.analysis.autotune import Transfer, Tuning
+from portkit.analysis.autotune import Tuning
 from portkit.analysis.portability import Efficiency, Portability, Ratio, Share
 from portkit.analysis.rows import Comparison
 from portkit.model import Direction
@@ -37,8 +38,9 @@ def _portability(found: Portability) -> str:
     known = [_efficiency(each) for each in found.efficiencies if each.efficiency is not None]
     unknown = len(found.efficiencies) - len(known)
     more = f" ({unknown} more target{'s' * (unknown > 1)} without a time)" if unknown else ""
-    shares = "; ".join(_share(each) for each in found.shares)
-    return f"{what} ({found.clock}): {', '.join(known)}{more}; {shares}"
+    shares = [_share(each) for each in found.shares if len(each.targets) > 1]  # of one target it is its efficiency
+    efficiencies = ", ".join(known) + more
+    return f"{what} ({found.clock}): {'; '.join([efficiencies, *shares])}"
 
 
 def _efficiency(found: Efficiency) -> str:
@@ -54,22 +56,39 @@ def _share(found: Share) -> str:
 
 def _tuning(tuning: Tuning) -> Iterator[str]:
     what = _operation(tuning.kernel, tuning.direction, tuning.shape, tuning.dtype)
-    yield f"{what} ({tuning.clock}): fastest {_pairs(tuning.winners.items())}"
-    yield f"{what}: {'; '.join(_transfer(each) for each in tuning.transfers)}"
+    yield f"{what} ({tuning.clock}): fastest {_winners(tuning)}"
+    costs = [text for variant in dict.fromkeys(tuning.winners.values()) for text in _costs(variant, tuning)]
+    yield f"{what}: {'; '.join(costs) or 'no winner of a target costs more than 2 % on another'}"
     if tuning.best:
-        costs = ", ".join(f"{cost:.2f} × on {target}" for target, cost in tuning.best.costs.items())
-        yield f"{what}: best single variant {tuning.best.variant}, PP {tuning.best.portability:.2f}, costs {costs}"
+        costs = [f"{cost:.2f} × on {target}" for target, cost in tuning.best.costs.items() if cost >= _TELLING]
+        told = f", costs {', '.join(costs)}" if costs else ", costs less than 2 % anywhere"
+        yield f"{what}: best single variant {tuning.best.variant}, PP {tuning.best.portability:.2f}{told}"
     else:
         yield f"{what}: no variant ran on all of these targets"
 
 
-def _pairs(winners: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{variant} on {target}" for target, variant in winners)
+_TELLING: Final = 1.02
+"""Cost from which on it is told; the data has all."""
 
 
-def _transfer(each: Transfer) -> str:
-    cost = f"costs {each.penalty:.2f} ×" if each.penalty is not None else f"has no time ({each.reason})"
-    return f"{each.of}'s {each.variant} on {each.on} {cost}"
+def _winners(tuning: Tuning) -> str:
+    variants = dict.fromkeys(tuning.winners.values())
+    won = {variant: [x for x, its in tuning.winners.items() if its == variant] for variant in variants}
+    return "; ".join(f"{variant} on {', '.join(targets)}" for variant, targets in won.items())
+
+
+def _costs(variant: str, tuning: Tuning) -> Iterator[str]:
+    """What a target's winner costs on the others, once however many targets it wins on."""
+    on = {each.on: each for each in tuning.transfers if each.variant == variant}
+    dear = [f"{x.penalty:.2f} × on {x.on}" for x in on.values() if x.penalty is not None and x.penalty >= _TELLING]
+    if dear:
+        yield f"{variant} costs {', '.join(dear)}"
+    unknown: dict[str, list[str]] = {}
+    for each in on.values():
+        if each.penalty is None:
+            unknown.setdefault(each.reason or "", []).append(each.on)
+    for reason, targets in unknown.items():
+        yield f"{variant} has no time on {', '.join(targets)} ({reason})"
 
 
 def _ratio(found: Ratio) -> str:

@@ -10,26 +10,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from portkit.analysis.rows import BY_EVIDENCE, Comparison, ComparisonRow
+from portkit.analysis.rows import Comparison
 from portkit.model import Evidence, Header, Host, Platform
-from portkit.render.columns import (
-    NONE,
-    Column,
-    Notes,
-    decimals,
-    escaped,
-    github_table,
-    milliseconds,
-    over_limit,
-    percent,
-    plain_table,
-    whole,
-    wrapped,
-)
+from portkit.render.columns import NONE, Notes, escaped, github_table, plain_table, wrapped
+from portkit.render.delimited import comparison_csv
 from portkit.render.findings import SHOWN, findings_markdown, findings_plain
+from portkit.render.junit import comparison_junit
+from portkit.render.latex import comparison_latex
 from portkit.render.measured import device_lines, measured_github, measured_plain
 from portkit.render.merged import MISSING, drift_lines, targets_table
 from portkit.render.portability import portability_lines, ratio_lines, tuning_lines
+from portkit.render.rows import COLUMNS, kernel_columns, operation
 from portkit.store.schema import plain
 
 EVIDENCE_MEANS: Final[Mapping[Evidence, str]] = {
@@ -66,7 +57,7 @@ def render(comparison: Comparison, layout: str, findings: int | None = SHOWN, wi
 def _github(comparison: Comparison, findings: int | None, width: int | None) -> str:
     del width  # a page has room
     notes = Notes()
-    columns = [*_kernel_columns(comparison), *_COLUMNS]
+    columns = [*kernel_columns(comparison), *COLUMNS]
     table = github_table(columns, comparison.rows, notes)
     measured = measured_github(comparison, notes)
     parts = [
@@ -95,7 +86,7 @@ def _github(comparison: Comparison, findings: int | None, width: int | None) -> 
 def tables(comparison: Comparison) -> str:
     """The tables alone for a terminal, without head, notes and legend; marks of notes are left out."""
     notes = Notes()
-    parts = [plain_table(_COLUMNS, comparison.rows, _group, notes), measured_plain(comparison, notes)]
+    parts = [plain_table(COLUMNS, comparison.rows, operation, notes), measured_plain(comparison, notes)]
     lines = "\n\n".join(part for part in parts if part).split("\n")
     return "\n".join(_MARK.sub(lambda mark: " " * len(mark[0]), line).rstrip() for line in lines)
 
@@ -109,7 +100,7 @@ def _plain(comparison: Comparison, findings: int | None, width: int | None) -> s
         wrapped(_head(comparison), width),
         wrapped((f"warning: {text}" for text in comparison.warnings), width),
         targets_table(comparison, "plain"),
-        plain_table(_COLUMNS, comparison.rows, _group, notes, width) if comparison.rows else "no rows",
+        plain_table(COLUMNS, comparison.rows, operation, notes, width) if comparison.rows else "no rows",
         measured_plain(comparison, notes, width),
         findings_plain(comparison.findings, findings, width),
         *(wrapped(lines, width) for lines in _said(comparison)),
@@ -171,143 +162,15 @@ def _json(comparison: Comparison, findings: int | None, width: int | None) -> st
 
 
 LAYOUTS: Final[Mapping[str, Callable[[Comparison, int | None, int | None], str]]] = {
+    "csv": comparison_csv,
     "github": _github,
-    "plain": _plain,
     "json": _json,
+    "junit": comparison_junit,
+    "latex": comparison_latex,
+    "markdown": _github,
+    "plain": _plain,
 }
-
-
-def _figure(name: str, form: Callable[[float], str], *, worst: bool = False) -> Callable[[ComparisonRow, Notes], str]:
-    def cell(row: ComparisonRow, notes: Notes) -> str:
-        value = getattr(row, name)
-        if value is None:
-            return _absent(row, name, notes)
-        return _ranged(row, name, form, value) + _times(row) if worst else form(value)
-
-    return cell
-
-
-def _ranged(row: ComparisonRow, name: str, form: Callable[[float], str], value: float) -> str:
-    """The figure, or its range over configurations where nobody knows which runs."""
-    low, high = (form(end) for end in row.ranges.get(name, (value, value)))
-    return low if low == high else f"{low}–{high}"
-
-
-def _registers(row: ComparisonRow, notes: Notes) -> str:
-    """Registers, and of how many configurations the ranges of this row are."""
-    figure = _figure("registers_per_thread", whole, worst=True)(row, notes)
-    if row.configurations is None:
-        return figure
-    usable = "" if row.configurations_usable == row.configurations else f"{row.configurations_usable} of "
-    return f"{figure} ({usable}{row.configurations} cfg)"
-
-
-def _absent(row: ComparisonRow, name: str, notes: Notes) -> str:
-    """A dash; with a note unless the evidence or the status of the row already says why."""
-    why = row.nulls[name]
-    told = why in BY_EVIDENCE or (row.cause is not None and why in row.cause)
-    return NONE if told else NONE + notes.mark(why)
-
-
-def _times(row: ComparisonRow) -> str:
-    return f" ×{row.launches}" if row.launches and row.launches > 1 else ""
-
-
-def _target(row: ComparisonRow, notes: Notes) -> str:
-    return row.target + (f" {row.partition}" if row.partition else "")
-
-
-def _evidence(row: ComparisonRow, notes: Notes) -> str:
-    return row.evidence.value + (" †" if row.older_source else "")
-
-
-def _status(row: ComparisonRow, notes: Notes) -> str:
-    mark = notes.mark(row.cause) if row.cause else ""
-    if row.emulated:
-        mark += notes.mark(f"these very binaries, emulated: {', '.join(row.emulated)}")
-    return row.status.value + (" (expected)" if row.expected and not row.status.good else "") + mark
-
-
-_LIMITERS: Final[Mapping[str, str]] = {"shared memory": "smem", "tensor memory": "tmem"}
-"""Limiters whose names take too much room."""
-
-
-def _occupancy(row: ComparisonRow, notes: Notes) -> str:
-    if row.occupancy_pct is None:
-        return _absent(row, "occupancy_pct", notes)
-    percent = _ranged(row, "occupancy_pct", whole, row.occupancy_pct)
-    limiter = _LIMITERS.get(row.occupancy_limiter or "", row.occupancy_limiter)
-    return f"{percent} {row.occupancy_kind[:2]} {limiter}{_times(row)}"
-
-
-def _time(row: ComparisonRow, notes: Notes) -> str:
-    """The time; with half the spread between nodes, and notes on its repetitions and what it is not comparable with."""
-    if row.median_ms is None:
-        return _absent(row, "median_ms", notes)
-    half = row.repeats.half_width if row.repeats else None
-    told = [text for text in (_repeats(row), *_why_apart(row)) if text]
-    error_bar = f" ±{100 * half:.1f} %" if half is not None else ""
-    return milliseconds(row.median_ms) + error_bar + "".join(notes.mark(text) for text in told)
-
-
-def _repeats(row: ComparisonRow) -> str | None:
-    found = row.repeats
-    if found is None or found.count < 2:
-        return None
-    nodes = (f"{min(times):.4g} to {max(times):.4g} ms in {len(times)} on {d[:8]}" for d, times in found.runs.items())
-    return f"{found.count} runs, medians on {found.clock}: {', '.join(nodes)}"
-
-
-def _why_apart(row: ComparisonRow) -> Iterable[str]:
-    if row.apart:
-        others = ", ".join(f"{why} ({count})" for why, count in row.apart.items())
-        yield f"other runs of the cell that are no repetition of it: {others}"
-    if row.incomparable:
-        yield f"not to be compared with other rows: {'; '.join(row.incomparable)}"
-
-
-_COLUMNS: Final = (
-    Column(("", "", "target"), _target),
-    Column(("", "", "evidence"), _evidence),
-    Column(("", "", "status"), _status),
-    Column(("", "registers", "/thread"), _registers, right=True),
-    Column(("", "spills", "B/thread"), _figure("spill_bytes_per_thread", whole, worst=True), right=True, spare=2),
-    Column(("", "shared", "B/block"), _figure("shared_bytes_per_block", whole, worst=True), right=True, spare=4),
-    Column(("", "occupancy", "%"), _occupancy),
-    Column(("", "achieved", "%"), _figure("occupancy_achieved_pct", whole), right=True, spare=5),
-    Column(("", "time ms", "events"), _time, right=True),
-    Column(("× vs", "eager", "events"), _figure("speedup", decimals), right=True, spare=1),
-    Column(("fusion", "bound", "×"), _figure("fusion_bound", decimals), right=True, spare=7),
-    Column(("share", "of it", "%"), _figure("share_of_bound", percent), right=True, spare=6),
-    Column(("", "error", "÷ limit"), _figure("error_over_limit", over_limit), right=True, spare=3),
-)
-
-
-def named_columns(names: Iterable[str]) -> list[Column[ComparisonRow]]:
-    """Columns of the comparison by their heads in one line, as ``spills B/thread``, in this order."""
-    heads = {" ".join(" ".join(column.head).split()): column for column in _COLUMNS}
-    return [heads[name] for name in names]
-
-
-def _kernel_columns(comparison: Comparison) -> list[Column[ComparisonRow]]:
-    cells: dict[str, Callable[[ComparisonRow, Notes], str]] = {
-        "kernel": lambda row, _: row.kernel,
-        "direction": lambda row, _: row.direction.value,
-        "shape": lambda row, _: _shape(row),
-        "dtype": lambda row, _: row.dtype,
-        "variant": lambda row, _: row.variant,
-    }
-    if not comparison.backward:
-        del cells["direction"]
-    return [Column(("", "", head), cell) for head, cell in cells.items()]
-
-
-def _shape(row: ComparisonRow) -> str:
-    return "x".join(str(n) for n in row.shape)
-
-
-def _group(row: ComparisonRow) -> str:
-    return f"{row.kernel} {_shape(row)} {row.dtype} {row.variant} {row.direction.value}"
+"""``markdown`` and ``github`` are one: GitHub's Markdown."""
 
 
 def _head(comparison: Comparison) -> list[str]:

@@ -54,6 +54,7 @@ from portkit.run.scrub import scrub
 from portkit.run.session import Session, chains_for
 from portkit.store.journal import Journal, Report, new_run_id, read_blob, utc_now
 from portkit.store.record import make_record
+from portkit.store.texts import BLOB as TEXTS
 from portkit.targets.catalog import Catalog, load_catalog
 
 
@@ -152,6 +153,7 @@ class Choices:
     counters: Choice = Choice.AUTO  # whether hardware counters are taken
     count_all: bool = False  # counters of baselines of compilers and libraries, too
     limits: Limits | None = None  # of time, for the counters; None: the defaults
+    texts: bool = True  # keep source, IR and assembly of the kernels
 
 
 class Run:
@@ -189,6 +191,7 @@ class Run:
         self._counters = choices.counters
         self._count_all = choices.count_all
         self._limits = choices.limits or default_limits()
+        self._texts = choices.texts
         self._counted: set[str] = set()  # keys of measured cells whose counters are written
         self._without_counters: list[str] = []  # why, for each of them that has none
         self._interruptions = interruptions
@@ -450,7 +453,11 @@ class Run:
             params=declaration.variants[planned.cell.variant],
             source_hash=declaration.source_hash,
             architecture=None if target == INTERPRETER else self._prepared.targets[target].architecture.name,
-            blobs={name: self.journal.store_blob(name, content) for name, content in result.blobs.items()},
+            blobs={
+                name: self.journal.store_blob(name, content)
+                for name, content in result.blobs.items()
+                if name != TEXTS or self._texts
+            },
         )
 
 

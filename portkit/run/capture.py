@@ -30,13 +30,14 @@ from triton.runtime import _allocation
 from portkit.model import Build, Launch, Occupancy, Outcome, Resources, Target, digest
 from portkit.run.absent import AbsentDriver
 from portkit.run.binaries import read_resources
-from portkit.run.binaries.amdgcn_text import assembly_figures
+from portkit.run.binaries.amdgcn_text import allocated_registers, assembly_figures
 from portkit.run.grids import Grid, broken_grid, whole
 from portkit.run.hints import ignored_hints
 from portkit.run.loaded import ask_driver
 from portkit.run.miscompiled import missing_parts
 from portkit.run.shim import Answers, ClaimDevice, LaunchRefusedError
 from portkit.run.signals import read_signals
+from portkit.run.texts import TextsOfBuilds
 from portkit.run.tuning import TunedCall, follow_absent, marked_trials, summarize, timer_of_nothing
 from portkit.targets.occupancy import broken_limits, occupancy
 
@@ -68,6 +69,7 @@ class Recorder:
             compiler that takes the process down is known by name.
         on_compiled: told when the compiler has come back, whatever it brought.
         loads: whether kernels are loaded onto a device, so that its driver can be asked.
+        texts: is given every kernel that is described.
     """
 
     def __init__(
@@ -77,8 +79,10 @@ class Recorder:
         on_compiled: Callable[[], None] = lambda: None,
         *,
         loads: bool = False,
+        texts: TextsOfBuilds | None = None,
     ) -> None:
         self.target = target
+        self.texts = texts or TextsOfBuilds()
         self.loads = loads
         self.on_compile = on_compile
         self.on_compiled = on_compiled
@@ -183,10 +187,12 @@ class Recorder:
 
     def _describe_kernel(self, kernel: Any) -> Launch:
         meta = kernel.metadata
+        binary_hash = hashlib.sha256(kernel.kernel).hexdigest()[:16]
+        self.texts.keep(binary_hash, kernel)
         resources = kernel_resources(kernel, self.target)
         arch = self.target.architecture
         needs = {
-            "registers": resources.registers_per_thread,
+            "registers": allocated_registers(resources),
             "shared_bytes": resources.shared_bytes_per_block,
             "threads": resources.threads_per_block,
             "tensor_memory_columns": resources.raw.get("tensor_memory_columns", 0),
@@ -203,7 +209,7 @@ class Recorder:
             constants=_constants(kernel.src),
             options=_options(kernel),
             compile_seconds=self.compile_seconds.get(kernel.hash),
-            binary_hash=hashlib.sha256(kernel.kernel).hexdigest()[:16],
+            binary_hash=binary_hash,
             lacks=missing_parts(kernel.asm, kernel.kernel),
             ignored=ignored_hints(kernel.asm),
             limits_broken=broken_limits(arch, **needs),
@@ -280,9 +286,10 @@ def observe(
     target: Target,
     on_compile: Callable[[str], None] = lambda name: None,
     on_compiled: Callable[[], None] = lambda: None,
+    texts: TextsOfBuilds | None = None,
 ) -> Iterator[Recorder]:
     """Record the launches that really happen on the device of this host."""
-    recorder = Recorder(target, on_compile, on_compiled, loads=True)
+    recorder = Recorder(target, on_compile, on_compiled, loads=True, texts=texts)
     run, build = CompiledKernel.run, triton.compiler.compile
 
     def observed_run(kernel: Any) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -27,6 +28,7 @@ from portkit.run.classify import classify, describe, failing_line
 from portkit.run.evaluate import RUNS, Evaluation, Runner, StageFailed, evaluate, work_of
 from portkit.run.launch_values import launch_values
 from portkit.run.limits import BUDGET_OPTION, LANE_INSTRUCTIONS
+from portkit.run.scrub import scrub
 from portkit.run.shim import Answers, ClaimDevice
 from portkit.run.verify import worst_outcome
 
@@ -90,6 +92,8 @@ class Emulator:
         except Exception as error:  # not the compiler's fault, from whose launch path it would come
             why = f"the instruction interpreter failed: {describe(error)} at {failing_line(error)}"
             self.end(Outcome(Status.CAPTURE_FAILED, Stage.RUN, f"{kernel.name}: {why}"))
+        if self.calls <= 1:  # later calls say the same
+            sys.stdout.write("".join(done.said))
         self.launches += 1
         self.lane_instructions += done.counts.lane_instructions
         self._judge(kernel.name, done, math.prod(grid))
@@ -115,7 +119,7 @@ class Emulator:
         if done.outcome.status is Status.PASSED:
             return
         remedy = f"; {BUDGET_OPTION} allows more" if done.over_budget else ""
-        outcome = replace(done.outcome, message=f"{name}: {done.outcome.message}{remedy}")
+        outcome = replace(done.outcome, message=scrub(f"{name}: {done.outcome.message}{remedy}"))
         if done.counts.workgroups < workgroups or self.calls > RUNS:
             self.end(outcome)
         self.found.append(outcome)

@@ -23,7 +23,7 @@ from triton.compiler import ASTSource
 from portkit import __version__
 from portkit.emulate import run
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES, CDNA
-from portkit.emulate.amdgcn.probes import CLOBBERED, body, operands_for, probes_of
+from portkit.emulate.amdgcn.probes import CLOBBERED, body, operands_for, probes_of, with_named_halves
 from portkit.emulate.amdgcn.replay import ISA
 from portkit.emulate.core.bytestore import Words
 from portkit.emulate.core.vectors import EMULATOR, Origin, Probe, Recording, kind_of
@@ -177,11 +177,24 @@ def record(device: ProbeDevice, probes: Sequence[Probe] | None = None, progress:
     operands: dict[str, Words] = {probe.operands: operands_for(probe.sources) for probe in chosen}
     results: dict[str, Words] = {}
     refused: dict[str, str] = {}
+    taken: list[Probe] = []
     for number, probe in enumerate(chosen):
         if progress:
             progress(number, len(chosen), probe.name)
         try:
-            results[probe.name] = device.results(probe, operands[probe.operands])
+            form, results[probe.name] = _results(device, probe, operands[probe.operands])
         except ProbeRefusedError as why:
-            refused[probe.name] = str(why)
-    return Recording(device.origin, tuple(chosen), operands, results, refused)
+            form, refused[probe.name] = probe, str(why)
+        taken.append(form)
+    return Recording(device.origin, tuple(taken), operands, results, refused)
+
+
+def _results(device: ProbeDevice, probe: Probe, operands: Words) -> tuple[Probe, Words]:
+    """Results of a probe, in the form that this Triton's assembler takes: halves of registers have names or none."""
+    try:
+        return probe, device.results(probe, operands)
+    except ProbeRefusedError:
+        named = with_named_halves(probe) if _lanes(device.origin.architecture) == 32 else None
+        if named is None:
+            raise
+        return named, device.results(named, operands)

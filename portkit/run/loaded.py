@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from portkit.model import Architecture, Build, Launch, Loaded, Platform, Target
-from portkit.run.binaries.amdgcn_text import WAVES
+from portkit.run.binaries.amdgcn_text import WAVES, allocated_registers
 from portkit.targets.occupancy import waves_per_simd
 
 _CALLS: Final[Mapping[Platform, tuple[str, str]]] = {
@@ -52,7 +52,7 @@ def _of_compiler(launch: Launch, architecture: Architecture) -> dict[str, str]:
     raw = launch.resources.raw
     if WAVES not in raw or not architecture.sourced:
         return {}
-    rules = waves_per_simd(architecture, launch.resources.registers_per_thread, raw["sgpr_count"])
+    rules = waves_per_simd(architecture, allocated_registers(launch.resources), raw["sgpr_count"])
     if raw[WAVES] == rules:
         return {}
     return {"build.occupancy": f"{launch.kernel}: LLVM says {raw[WAVES]} waves on a SIMD, the rules {rules}"}

@@ -179,13 +179,29 @@ class LiveLine:
 
 
 def summary(records: Iterable[Record]) -> Iterator[str]:
-    """Counts by status, and the cells that took longest."""
+    """Cells by what pytest calls them, counts by status, and the cells that took longest."""
     known = list(records)
-    counts = collections.Counter(record.outcome.status for record in known)
-    if counts:
+    if known:
+        told = collections.Counter(_called(record) for record in known)
+        yield "cells:   " + ", ".join(f"{told[name]} {name}" for name in ("passed", "failed", "expected", "excluded"))
+        counts = collections.Counter(record.outcome.status for record in known)
         yield "status:  " + ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
     slow = sorted(known, key=lambda record: record.seconds, reverse=True)[:_SLOWEST]
     slow = [record for record in slow if record.seconds >= 1.0]
     if slow:
         named = (f"{record.seconds:.1f} s {record.cell.label(record.evidence)}" for record in slow)
         yield "slowest: " + "\n         ".join(named)
+
+
+def failed(records: Iterable[Record]) -> list[Record]:
+    """Records of cells that pytest calls failed, in their order."""
+    return [record for record in records if _called(record) == "failed"]
+
+
+def _called(record: Record) -> str:
+    """What becomes of a cell in pytest: ``excluded`` is skipped there, ``expected`` xfailed."""
+    if record.outcome.status.skipped:
+        return "excluded"
+    if is_failed(record):
+        return "failed"
+    return "passed" if record.expected is None else "expected"

@@ -29,6 +29,7 @@ from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
 from portkit.run.ceilings.probe import probe_device
 from portkit.run.checked import naming_imports
+from portkit.run.classify import describe
 from portkit.run.emulated import emulate_cell, emulate_from_here
 from portkit.run.interpret import interpret_cell
 from portkit.run.interpreted_calls import with_interpreter
@@ -54,7 +55,9 @@ from portkit.run.scrub import scrub
 from portkit.run.shim import install
 from portkit.run.stages import Stopwatch
 from portkit.run.stand_in import claimed, for_interpreting, under
+from portkit.run.texts import TextsOfBuilds
 from portkit.run.torch_settings import kept_settings
+from portkit.store.texts import BLOB as TEXTS
 
 RunCell = Callable[[Cell], CellResult]
 
@@ -168,7 +171,7 @@ def _builder(job: Job, connection: Messages) -> Means:
     capture(recorder, answers, mode)
     with mode:
         case = load_case(job.source)
-    build = Builder(case, recorder, answers, mode, job.seed).build_cell
+    build = with_texts(Builder(case, recorder, answers, mode, job.seed).build_cell, recorder.texts)
     return Means(naming_imports(build) if job.source.check else build)
 
 
@@ -191,10 +194,7 @@ def _emulator(job: Job, connection: Messages) -> Means:
     if source.check and source.check.reference is None:
         case = with_interpreter(case, source)
     case = emulator.counting(case)
-
-    def run(cell: Cell) -> CellResult:
-        return emulate_cell(case, cell, emulator, recorder, seed=job.seed)
-
+    run = with_texts(lambda cell: emulate_cell(case, cell, emulator, recorder, seed=job.seed), recorder.texts)
     return Means(naming_imports(run) if source.check else run)
 
 
@@ -215,6 +215,7 @@ def _device(job: Job, connection: Messages) -> Means:
             target,
             on_compile=lambda kernel: connection.send(Compiling(kernel)),
             on_compiled=lambda: stages.enter(Stage.RUN),
+            texts=texts,
         )
 
     def run(cell: Cell) -> CellResult:
@@ -232,9 +233,22 @@ def _device(job: Job, connection: Messages) -> Means:
         )
         return replace(result, nulls={**result.nulls, "build": unjudged}) if unjudged else result
 
-    unjudged = _no_limits(target)
+    unjudged, texts = _no_limits(target), TextsOfBuilds()
     sanitize = _sanitizer(job) if job.sanitize else None
-    return Means(run, device_answers)
+    return Means(with_texts(run, texts), device_answers)
+
+
+def with_texts(run: RunCell, texts: TextsOfBuilds) -> RunCell:
+    """What runs a cell, its result with the texts of its kernels."""
+
+    def run_and_keep(cell: Cell) -> CellResult:
+        result = run(cell)
+        try:
+            return replace(result, blobs={**result.blobs, **texts.blob(result.build)})
+        except Exception as error:  # what a Triton to come has in another place costs the texts, not the cell
+            return replace(result, nulls={**result.nulls, TEXTS: f"can't be read: {describe(error)}"})
+
+    return run_and_keep
 
 
 def _sanitizer(job: Job) -> Sanitize:

@@ -50,6 +50,11 @@ def why_times_apart(one: Timing, other: Timing) -> str | None:
     return None
 
 
+def mode(timing: Timing) -> tuple[bool, bool]:
+    """What times of different targets and variants must share: whether caches were flushed, whether it throttled."""
+    return timing.flush_bytes > 0, bool(timing.throttled)
+
+
 def why_targets_apart(one: Timing, other: Timing) -> str | None:
     """The same of two SKUs, whose clocks differ by design."""
     if (one.flush_bytes > 0) != (other.flush_bytes > 0):

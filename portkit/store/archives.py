@@ -49,6 +49,12 @@ def packed_as(path: Path) -> str | None:
     return next((name for magic, name in _PACKED.items() if start.startswith(magic)), None)
 
 
+def is_parquet(path: Path) -> bool:
+    """Whether a file begins as Parquet does."""
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
 _PACKED: Final[Mapping[bytes, str]] = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",

@@ -34,7 +34,8 @@ _ANYTHING: Final = re.compile(r"^baselines\..*\.(error|limit)$|\.(options|raw)(\
 """Figures that a wrong baseline, a compiler or a vendor chose."""
 
 _SUSPECT: Final = (":-", "[-", ",-", "NaN", "Infinity", 'fused_bytes":0,', 'fused_bytes":0}')
-_LONG: Final = re.compile(r"[:\[,]\d{19}|\de-\d{3}")
+_LONG: Final = re.compile(r"[:\[,]\d{19}")
+_TINY: Final = re.compile(r"e-\d{3}")
 """What the text of a line has in it where a figure can't be, though not only there."""
 
 _LARGE: Final = re.compile(r'"(\w+)":[\d.]+e\+')
@@ -57,7 +58,7 @@ def impossible(value: object, text: str) -> tuple[str, str] | None:
 
 
 def _suspicious(text: str) -> bool:
-    if any(mark in text for mark in _SUSPECT) or _LONG.search(text):
+    if any(mark in text for mark in _SUSPECT) or _LONG.search(text) or _TINY.search(text):
         return True
     return "e+" in text and any(found[1] not in _OF_A_VERDICT for found in _LARGE.finditer(text))
 

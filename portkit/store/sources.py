@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portkit.errors import ReportError
-from portkit.store.archives import ENDINGS, is_archive, packed_as, unpack
+from portkit.store.archives import ENDINGS, is_archive, is_parquet, packed_as, unpack
 from portkit.store.journal import Report, read_report, why_no_report
 
 
@@ -100,6 +100,12 @@ def _refuse_unfit(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise ReportError(
             "is a pipe, a device or a socket, and no file", place=str(path), remedy="write it to a file, and name that"
+        )
+    if path.is_file() and is_parquet(path):
+        raise ReportError(
+            "is a summary, and here reports are read: a summary has no findings, and is compared with nothing",
+            place=str(path),
+            remedy="name the reports that it was made of; `portkit merge` reads files that end in .parquet",
         )
     if path.is_file() and (packed := packed_as(path)):
         raise ReportError(

@@ -135,12 +135,24 @@ def summary_of(records: Sequence[Record], headers: Mapping[str, Header], partial
     return pl.DataFrame(columns, schema=dict(SCHEMA))
 
 
+MOST_ROWS: Final = 20_000_000
+"""Rows of all summaries of a merge together: it holds them in some 14 GiB. Equal rows shrink to nothing in Parquet,
+so that the size of a file says little of what it unpacks to."""
+
+
 def scan(paths: Sequence[Path]) -> pl.LazyFrame:
     """Summaries of some files, judged but not yet read into memory.
 
     Raises:
-        ReportError: a file is no summary, of a newer layout, or has a row or a figure that can't be.
+        ReportError: a file is no summary, of a newer layout, has a row or a figure that can't be, or together
+            they have more rows than :data:`MOST_ROWS`.
     """
+    rows = 0
+    for path in paths:
+        with damage_named([path]):
+            rows += pl.scan_parquet(path).select(pl.len()).collect().item()
+        if rows > MOST_ROWS:
+            raise _refused(path, f"makes {rows} rows with those before it, {MOST_ROWS} are the most", "merge fewer")
     return pl.concat([_scan_one(path) for path in paths])
 
 

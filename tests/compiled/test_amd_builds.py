@@ -9,7 +9,15 @@ from occupancy_kernels import row_softmax
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from portkit.run.binaries.amdgcn_text import DOT, MFMA, WAVES, WMMA, assembly_figures
+from portkit.run.binaries.amdgcn_text import (
+    ALLOCATED,
+    DOT,
+    MFMA,
+    WAVES,
+    WMMA,
+    allocated_registers,
+    assembly_figures,
+)
 from portkit.run.binaries.hsaco import undefined_symbols
 from portkit.run.capture import kernel_resources
 from portkit.targets.catalog import load_catalog
@@ -44,7 +52,17 @@ def test_a_product_takes_the_matrix_path_of_its_architecture(arch):
     assert set(NOTES) <= set(raw)
     assert ("agpr_count" in raw) == (arch in CDNA)
     assert resources.warp_size == raw["wavefront_size"] == limits.wave_size
-    assert raw[WAVES] == waves_per_simd(limits, resources.registers_per_thread, raw["sgpr_count"])
+    assert raw[WAVES] == waves_per_simd(limits, allocated_registers(resources), raw["sgpr_count"])
+
+
+@pytest.mark.parametrize(("arch", "waves"), [("gfx942", 2), ("gfx1100", 5), ("gfx1150", 4), ("gfx1201", 5)])
+def test_an_option_for_few_waves_takes_the_room_of_others(arch, waves):
+    """On RDNA no wave can have more than 256 registers, which leave room for more waves than two."""
+    pointers = {"x": "*fp16", "y": "*fp16", "out": "*fp32"}
+    resources, limits = build(product, arch, pointers, {"SIDE": 32}, num_warps=4, waves_per_eu=2)
+    raw = resources.raw
+    assert raw[ALLOCATED] > resources.registers_per_thread == raw["vgpr_count"]
+    assert raw[WAVES] == waves_per_simd(limits, allocated_registers(resources), raw["sgpr_count"]) == waves
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])

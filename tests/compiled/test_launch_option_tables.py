@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
+import torch
 from triton.backends.amd.compiler import HIPOptions
 from triton.backends.nvidia.compiler import CUDAOptions
 from workshop import CASES
 
-from portkit.model import CaseSource, Cell, Direction, Evidence, PlannedCell, Status
-from portkit.plan.options import AMD, NVIDIA
+from portkit.model import CaseSource, Cell, Direction, Evidence, PlannedCell, Platform, Status
+from portkit.plan.options import AMD, NVIDIA, foreign
+from portkit.run.load import load_case
 from portkit.run.session import chains_for
 from portkit.targets.catalog import load_catalog
 
@@ -25,6 +29,26 @@ def test_no_table_has_an_option_of_the_other_backend():
 def test_the_options_that_kernels_set_are_there():
     assert {"waves_per_eu", "matrix_instr_nonkdim", "kpack"} <= HIP & AMD
     assert {"maxnreg", "num_ctas"} <= CUDA & NVIDIA
+
+
+@pytest.mark.parametrize(
+    ("variant", "options", "owner", "other"),
+    [
+        ("b32amd", {"waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint"}, Platform.ROCM, Platform.CUDA),
+        ("b64r128", {"maxnreg"}, Platform.CUDA, Platform.ROCM),
+    ],
+)
+def test_the_suite_has_variants_of_each_vendor_s_options(variant, options, owner, other):
+    """They apply to that vendor's targets alone, and the kernel gets them."""
+    path = str(Path(__file__).parents[2] / "kernels" / "decode_attention.py")
+    case = load_case(CaseSource("decode_attention", path=path))
+    params = case.variants[variant]
+    assert options <= params.keys()
+    assert foreign(params, owner) is None
+    assert all(name in foreign(params, other) for name in options)
+    query = torch.empty(1, 4, 16, dtype=torch.float16)
+    module = sys.modules[case.fused.__module__]
+    assert options <= module.Steps(**params).launch(query, 16).keys()
 
 
 @pytest.mark.parametrize("target", ["h200", "mi300x"])

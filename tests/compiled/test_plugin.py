@@ -94,7 +94,8 @@ def test_one_run_of_the_matrix(project):
             "*matrix.yaml::double[[]mi300x-100-float32-w4-emulated[]] PASSED*",
             "*matrix.yaml::double[[]interpreter-100-float32-w4-interpreted[]] PASSED*",
             "report: reports/local/*.jsonl (6 of 6 cells)",
-            "next:   portkit merge reports/local/*.jsonl",
+            "cells:   6 passed, 0 failed, 0 expected, 0 excluded",
+            "next:   portkit report reports/local/*.jsonl",
         ]
     )
     result.stdout.no_fnmatch_line("*test_other*")
@@ -181,6 +182,13 @@ def test_a_wrong_kernel_is_told_from_a_right_one(project):
     result = benchmark(project, "--portkit-target", "interpreter")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*wrong_result*"])
+    result.stdout.fnmatch_lines(
+        [
+            "cells: *, 1 failed, 0 expected, 0 excluded",
+            "next:   portkit show 'wrong_double[[]interpreter-*[]]' reports/local/*.jsonl",
+            "        portkit report reports/local/*.jsonl",
+        ]
+    )
 
 
 def test_a_broken_kernel_file_costs_only_itself(project):

@@ -26,6 +26,7 @@ POINTS = {
     "evicting": ((256, 256), "float32", "h200 mi300x"),
     "dividing": ((256, 256), "float32", "h200 mi300x"),
     "calling": ((256, 256), "float32", "h200 mi300x"),
+    "walking": ((256, 256), "float32", "h200 mi300x strixhalo rx9070xt"),
     "specializing": ((256, 256), "float16", "b200 mi300x"),
 }
 
@@ -111,6 +112,17 @@ def test_device_library(results):
     assert launch_of(results, "calling", "h200").signals["library.nvidia"] == 1
     assert launch_of(results, "calling", "mi300x").signals["library.amd"] == 1
     assert targets_of(results, "calling", "PK212") == set()
+
+
+def test_exponentials_of_scalars_keep_denormals_too(results):
+    """On gfx1151 and gfx1201 the one of a scalar is scaled back by a product instead of v_ldexp."""
+    for target in ("mi300x", "strixhalo", "rx9070xt"):
+        signals = launch_of(results, "walking", target).signals
+        assert signals["exp"] == 2
+        assert signals["exp_scaled"] > 2
+        assert "exp_flushing" not in signals
+    assert targets_of(results, "walking", "PK302") == set()
+    assert targets_of(results, "walking", "PK303") == {"mi300x", "strixhalo", "rx9070xt"}
 
 
 def test_warp_specialisation(results):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from portkit.model import CaseSource, Cell, CellResult, Direction, Evidence, PlannedCell, Target
+from portkit.run.binaries.amdgcn_text import allocated_registers
 from portkit.run.session import Session, chains_for
 from portkit.targets.catalog import load_catalog
 from portkit.targets.occupancy import waves_per_simd
@@ -54,5 +55,5 @@ def check_waves(target: Target, result: CellResult) -> None:
     """Our waves per SIMD from registers alone are LLVM's, for every AMD kernel that a test builds."""
     for launch in result.build.launches if result.build else ():
         if (llvm := launch.resources.raw.get("llvm_waves_per_simd")) is not None:
-            needs = launch.resources.registers_per_thread, launch.resources.raw["sgpr_count"]
+            needs = allocated_registers(launch.resources), launch.resources.raw["sgpr_count"]
             assert waves_per_simd(target.architecture, *needs) == llvm

@@ -74,7 +74,15 @@ def planted(session):
     """Results of the planted cases by name, or by name and target."""
     names = ("overflow", "unwritten_accumulator", "last_wins", "huge_grid", "too_many_threads", "no_kernel")
     names += ("swallowed", "strange", "arguments", "tuned", "off_by_one", "asking_chain")
-    names += ("trapping", "asserted", "printing", "misaligned_atomic", "misaligned_load", "aliasing")
+    names += (
+        "trapping",
+        "asserted",
+        "asserted_rightly",
+        "printing",
+        "misaligned_atomic",
+        "misaligned_load",
+        "aliasing",
+    )
     names += ("partly_initialised", "wholly_initialised", "with_barrier", "without_barrier")
     cells = [cell(name) for name in names] + [cell("off_by_one", target) for target in ("rx7900xtx", "rx9070xt")]
     cells += [cell(name, "rx9070xt") for name in ("with_barrier", "without_barrier")]
@@ -158,8 +166,9 @@ def test_the_budget_is_the_users(session):
     ("name", "status", "words"),
     [
         ("trapping", Status.DEVICE_FAULT, ("trap at planted.py:{_trapping} `s_trap 2`",)),
-        ("asserted", Status.UNSUPPORTED, ("_asserted: line ",)),  # its message is data beside the code
-        ("printing", Status.UNSUPPORTED, ("_printing: line ", "hidden_hostcall_buffer: services of the host")),
+        ("asserted", Status.DEVICE_FAULT, ("trap at planted.py:{_asserted} ", "assertion failed: 'too large', in ")),
+        ("asserted_rightly", Status.PASSED, ()),
+        ("printing", Status.PASSED, ()),
         ("misaligned_atomic", Status.DEVICE_FAULT, ("misaligned at planted.py:{_counted} ", "counter_ptr[2] of 16")),
         ("misaligned_load", Status.PASSED, ()),
         ("aliasing", Status.DATA_RACE, ("_race at planted.py:{_shifted} ", "y_ptr[")),

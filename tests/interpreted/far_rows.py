@@ -179,6 +179,17 @@ def rope() -> float:
     return max(error(a, b) for a, b in zip(got, wanted, strict=True))
 
 
+def rope_heads() -> float:
+    """Heads that are far apart instead of sequences."""
+    import rope as own
+
+    q, k = far(6, 1, 2, 8).permute(1, 2, 0, 3), far(6, 1, 2, 8).permute(1, 2, 0, 3)
+    cos, sin = torch.rand(1, 2, 8).half(), torch.rand(1, 2, 8).half()
+    wanted = own.reference(q.double(), k.double(), cos.double(), sin.double())
+    got = own.rope(q, k, cos, sin)
+    return max(error(a, b) for a, b in zip(got, wanted, strict=True))
+
+
 def cross_entropy() -> float:
     import cross_entropy as own
 
@@ -212,7 +223,7 @@ def scatter_add() -> float:
 
 
 if __name__ == "__main__":
-    checks = (rms_norm, add_rms_norm, layer_norm, softmax, rope, cross_entropy)
+    checks = (rms_norm, add_rms_norm, layer_norm, softmax, rope, rope_heads, cross_entropy)
     others = (bias_gelu_dropout, fused_moe_gate, scatter_add, pointwise_fan_in, rms_norm_fp8, sampling)
     backward = (rms_norm_backward, layer_norm_backward, add_rms_norm_backward, softmax_backward)
     for check in (*checks, *others, *backward, sum_abs, swiglu, pointwise_chain):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from portkit.errors import HostError
 from portkit.model import DeviceState
-from portkit.run.timing import statistics
+from portkit.run.timing import statistics, trace
 from portkit.run.timing.asked import parse_modes
 from portkit.run.timing.readings import named, throttle_reasons
 from portkit.run.timing.rounds import Bounds, until_settled
@@ -193,6 +194,14 @@ def activities(*names):
 def test_a_call_is_what_lies_between_its_markers():
     found = split(activities("flush", MARKER, "a", "b", MARKER, "flush", MARKER, "c", MARKER), 2)
     assert [[each.name for each in call] for call in found] == [["a", "b"], ["c"]]
+
+
+def test_a_marker_is_known_by_the_name_of_its_descriptor():
+    """As AMD's tools write it."""
+    event = SimpleNamespace(
+        name=lambda: f"{MARKER}.kd", correlation_id=lambda: 7, start_ns=lambda: 1, duration_ns=lambda: 2
+    )
+    assert trace._activity(event) == Activity(MARKER, 7, 1, 2)
 
 
 def test_a_call_without_kernels_has_none():

@@ -13,6 +13,7 @@ import math
 import sys
 
 NOT_HERE = {"by_architecture", "few_rows", "wide_heads", "num_warps", "num_stages", "back_warps", "back_stages"}
+NOT_HERE |= {"waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint", "maxnreg"}
 
 
 def cells(case):

@@ -36,7 +36,10 @@ from portkit.model import (
 )
 from portkit.store.record import make_record
 
-ARCHITECTURES = {"h200": "sm_90", "a100": "sm_80", "mi300x": "gfx942", "rx7900xtx": "gfx1100", INTERPRETER: None}
+ARCHITECTURES = {
+    **{"a100": "sm_80", "h100": "sm_90", "h200": "sm_90", "b200": "sm_100", "rtx5090": "sm_120"},
+    **{"mi300x": "gfx942", "mi355x": "gfx950", "rx7900xtx": "gfx1100", INTERPRETER: None},
+}
 RUN_ID = "20260102T030405Z-0badcafe"
 
 

@@ -32,6 +32,18 @@ def test_each_launch_on_an_amd_target_has_a_row(told):
     assert all(row["vgpr"] and row["sgpr"] and row["status"] == "built" for row in of_sum)
 
 
+def test_of_a_cell_in_several_reports_the_last_counts(told):
+    _, summary = told
+    (report,) = ROOT.glob("reports/h200-*/*.jsonl")
+    twice = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "builds_table.py", report, report],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert twice == summary
+
+
 def test_waves_by_the_rules_are_llvm_s(told):
     rows, _ = told
     assert rows

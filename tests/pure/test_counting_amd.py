@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,12 @@ BUSY = (
     "W1129 12:00:00.000000 140 ioctl.cpp:60] Device 23418 has a profiler attached to it. PMC Counters may be wrong.\n"
 )
 TOO_MUCH = "F1129 12:00:00.000000 140 tool.cpp:1] error code 38: Request exceeds the capabilities of the hardware\n"
-NO_COUNTER = "E1129 12:00:00.000000 140 tool.cpp:2] Unable to find all counters for agent 4 (gfx1201)\n"
+NO_COUNTER = (
+    "W1129 12:00:00.000000 140 tool.cpp:1502] Unable to find all counters for agent 4 (gpu-0, {})"
+    " in [OccupancyPercent]. Found: []. Missing: [OccupancyPercent]\n"
+)
+NOT_PERMITTED = "Required permission (CAP_PERFMON) is not set, permission denied\n"
+CONFLICT = "E1129 12:00:00.000000 140 tool.cpp:7] Context has a conflict with another context\n"
 OLD = "usage: rocprofv3 [options]\nrocprofv3: error: argument --output-format: invalid choice: 'rocpd'\n"
 
 
@@ -158,7 +164,7 @@ def test_a_counter_that_is_0_for_one_kernel_is_unknown_for_it():
 
 def test_a_chip_without_the_percentage_has_it_from_the_waves(fake):
     """20 of the 32 waves of a CU."""
-    fused, nulls = fused_of(fake(says={"OccupancyPercent": NO_COUNTER}, dies=["OccupancyPercent"]))
+    fused, nulls = fused_of(fake(says={"OccupancyPercent": NO_COUNTER.format("gfx942")}, dies=["OccupancyPercent"]))
     assert fused.occupancy_achieved_elapsed_pct == 62.5
     assert nulls["occupancy_achieved_elapsed_pct"].startswith(
         "from MeanOccupancyPerCU ÷ 32: this rocprofv3 has no such"
@@ -234,6 +240,28 @@ def test_several_deaths_cost_their_tasks_alone(fake):
     assert {number for number, each in found.items() if each.functions} == {0, 3, 5}
 
 
+def test_what_another_gpu_of_the_host_lacks_is_no_trouble(fake):
+    """rocprofv3 asks all of them, the graphics of the processor among them."""
+    fused, nulls = fused_of(fake(says={"OccupancyPercent": NO_COUNTER.format("gfx1036")}))
+    assert fused.occupancy_achieved_elapsed_pct == 62.5
+    assert "occupancy_achieved_elapsed_pct" not in nulls
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (NOT_PERMITTED, "no permission to lock the GPU for counting"),
+        (CONFLICT, "another profiling tool is at work in the process"),
+        ("[rocprofv3] Fatal error: no such agent\n", None),
+    ],
+)
+def test_words_of_later_versions(said, why):
+    profiler = Rocprof("rocprofv3", "7.2", RocprofMetrics(MI300X))
+    found = profiler.trouble(said)
+    assert (found and found.message.startswith(why)) if why else found is None
+    assert profiler.last_words("[rocprofv3] Fatal error: no such agent\n") == "no such agent"
+
+
 def test_no_tables_is_no_success(fake):
     (found,) = counted(fake(rows=False), 1).values()
     assert found.nulls["functions"].startswith("the profiler wrote no table")
@@ -258,7 +286,7 @@ def test_a_database_is_asked_for_where_there_is_one():
 def on_path(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(rocprof, "_ROOT", tmp_path / "none")
     monkeypatch.setenv("PATH", str(tmp_path / "rocm" / "bin"))
-    for name in ("ROCM_PATH", "ROCM_HOME"):
+    for name in ("ROCM_PATH", "ROCM_HOME", "ROCM_DIR"):
         monkeypatch.delenv(name, raising=False)
     return fake
 
@@ -273,6 +301,15 @@ def test_rocprofv3_off_the_path(on_path, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("ROCM_PATH", str(tmp_path / "rocm"))
     assert open_rocprof(MI300X).path == str(tmp_path / "rocm" / "bin" / "rocprofv3")
+
+
+def test_of_several_installations_the_newest_is_taken(on_path, tmp_path, monkeypatch):
+    on_path()
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(rocprof, "_ROOT", tmp_path / "opt")
+    for core in ("core-7.2", "core-10.0"):
+        shutil.copytree(tmp_path / "rocm" / "bin", tmp_path / "opt" / core / "bin")
+    assert rocprof.find_rocprof() == str(tmp_path / "opt" / "core-10.0" / "bin" / "rocprofv3")
 
 
 def test_the_version_of_rocm_is_in_a_file_beside_it(on_path, tmp_path):

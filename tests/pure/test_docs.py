@@ -32,7 +32,8 @@ def test_readme_has_every_command(command):
 
 
 @pytest.mark.parametrize(
-    "target", ["benchmark", "new-kernel", "test", "lint", "clean", "test-diverging-full", "test-triton-versions"]
+    "target",
+    ["benchmark", "new-kernel", "test", "lint", "docs", "clean", "test-diverging-full", "test-triton-versions"],
 )
 def test_makefile_has_what_documents_promise(target):
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)

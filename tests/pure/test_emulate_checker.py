@@ -76,6 +76,14 @@ def test_a_scalar_load_needs_a_wait_for_all(architecture):
         assert found(architecture, f"{load}\n{other}\n{use}") == ["missing_wait"]
 
 
+def test_flat_accesses_end_in_order_but_on_cdna(architecture):
+    """There they may reach memory or LDS, whichever is quicker."""
+    load, wait = LOAD[architecture], f"{LAST_BUT_ONE[architecture]}\n{SHARED_WAIT[architecture]}"
+    flat = f"v_mov_b32_e32 v24, s4\nv_mov_b32_e32 v25, s5\n{load.replace('global', 'flat')} v21, v[24:25]"
+    kinds = found(architecture, f"{flat}\n{load} v22, v20, s[4:5]\n{wait}\nv_mov_b32_e32 v10, v21")
+    assert kinds == (["missing_wait"] if architecture == "gfx942" else [])
+
+
 def test_a_wait_that_one_of_two_ways_misses(architecture):
     load, wait = f"{LOAD[architecture]} v21, v20, s[4:5]", names_of(architecture).wait
     body = f"{load}\ns_cmp_eq_u32 s4, s4\ns_cbranch_scc0 .Lon\n{wait}\n.Lon:\nv_mov_b32_e32 v10, v21"
@@ -350,3 +358,20 @@ def test_moves_in_pairs_may_copy_what_nothing_wrote():
     pair = "v_dual_mov_b32 v98, s71 :: v_dual_mov_b32 v97, s70"
     assert found("gfx1100", pair) == []
     assert found("gfx1100", "v_mov_b32_e32 v98, s71") == ["unwritten_register"]
+
+
+@pytest.mark.parametrize(
+    "name", ["v_pk_add_f32 {}, v[1:2]", "v_pk_fma_f32 {}, v[1:2], v[1:2]", "v_pk_mov_b32 {}, {} op_sel:[0,1]"]
+)
+def test_of_two_results_in_a_pair_one_may_be_made_of_what_nothing_wrote(name):
+    """LLVM gives a lone operation a partner without a meaning; who uses that one's result is named."""
+
+    def pair_of(result, first):
+        return name.format(f"{result}, {first}", first)
+
+    pair = "v_mov_b32_e32 v90, 1.0\n" + pair_of("v[96:97]", "v[90:91]")
+    assert found("gfx942", pair) == []
+    assert found("gfx942", f"{pair}\nv_mov_b32_e32 v10, v96") == []
+    assert found("gfx942", f"{pair}\nv_mov_b32_e32 v10, v97") == ["unwritten_register"]
+    assert found("gfx942", f"{pair}\n{pair_of('v[98:99]', 'v[96:97]')}\nv_mov_b32_e32 v10, v98") == []
+    assert found("gfx942", pair_of("v[96:97]", "v[92:93]")) == ["unwritten_register"]

@@ -1,6 +1,8 @@
 """Memory, shared memory, schedules, buffers, the parser, and what a checker can attach itself to."""
 
 import itertools
+import subprocess
+import sys
 
 import pytest
 
@@ -240,3 +242,17 @@ def test_a_checker_sees_every_access_and_instruction():
     scalar = [access for access in seen if access.active is None]
     assert scalar[0].lanes.tolist() == [-1] * 6
     assert not scalar[0].write
+
+
+def test_the_emulator_needs_numpy_alone():
+    """Of what is installed, and the model of portkit itself."""
+    code = (
+        "import sys; before = set(sys.modules); import portkit.emulate, portkit.emulate.amdgcn.isa.families\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(new - set(sys.stdlib_module_names) - {'portkit'}))\n"
+        "print(sorted(name for name in sys.modules if name.startswith('portkit.') and 'emulate' not in name))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    packages, own = done.stdout.splitlines()
+    assert packages == "['numpy']"
+    assert own == "['portkit.errors', 'portkit.model']"

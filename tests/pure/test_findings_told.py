@@ -125,7 +125,7 @@ def test_findings_as_data(report, capsys):
         (["--severity", "error"], ["PK103"]),
         (["-t", "rx*"], ["PK201"]),
         (["-k", "softmax"], ["PK103", "PK201"]),
-        (["-k", "other"], []),
+        (["-t", "h200"], []),
     ],
 )
 def test_a_choice_of_findings(report, options, expected, capsys):
@@ -133,6 +133,12 @@ def test_a_choice_of_findings(report, options, expected, capsys):
     out = capsys.readouterr().out
     assert re.findall(r"^PK\d+", out, re.M) == expected
     assert ("no findings" in out) == (not expected)
+
+
+@pytest.mark.parametrize(("option", "what"), [("-k", "kernel"), ("-t", "target")])
+def test_a_name_that_no_row_has_is_a_slip(report, option, what, capsys):
+    assert main(["findings", str(report), option, "no_such"]) == 2
+    assert f"no row of a {what} 'no_such'" in capsys.readouterr().err
 
 
 def test_findings_of_no_rule(report, capsys):
@@ -217,9 +223,29 @@ def test_variants_in_the_tables():
     ]
     text = render(comparison(Dataset((factories.header(),), tuple(rows), (), {})), "plain")
     told = " ".join(text.split())
-    assert "fastest a on h200, b on mi300x" in told
-    assert "h200's a on mi300x costs 3.00 ×; mi300x's b on h200 costs 2.00 ×" in told
-    assert "best single variant b, PP 0.67, costs 2.00 × on h200, 1.00 × on mi300x" in told
+    assert "fastest a on h200; b on mi300x" in told
+    assert "a costs 3.00 × on mi300x; b costs 2.00 × on h200" in told
+    assert "best single variant b, PP 0.67, costs 2.00 × on h200 " in told
+
+
+def test_a_winner_is_told_once_and_what_costs_nothing_is_left_out():
+    rows = [timed(t, ms, variant=v) for t in ("h200", "a100", "mi300x") for v, ms in (("a", 1.0), ("b", 1.01))]
+    text = " ".join(render(comparison(Dataset((factories.header(),), tuple(rows), (), {})), "plain").split())
+    assert "fastest a on a100, h200, mi300x " in text
+    assert "no winner of a target costs more than 2 % on another" in text
+    assert "best single variant a, PP 1.00, costs less than 2 % anywhere" in text
+
+
+def test_one_target_has_an_efficiency_and_no_portability_is_told_of_it():
+    text = " ".join(render(comparison(Dataset((factories.header(),), (timed("h200"),), (), {})), "plain").split())
+    assert "w8 (events): h200 1.00 " in text
+    assert "PP 1.00 over" not in text
+
+
+def test_findings_on_measurement_are_told_once_a_device():
+    rows = [timed("h200", throttled=("heat",), shape=(1, n)) for n in (1, 2, 3)]
+    text = render(comparison(Dataset((factories.header(),), tuple(rows), (), {})), "plain")
+    assert text.count("PK501 warning") == 1
 
 
 def test_merging_leaves_rows_as_they_were(report):

@@ -23,7 +23,8 @@ from portkit.analysis.gate.times import PRIOR_DEGREES, Level, time_change
 from portkit.cli.gate import command, exit_code
 from portkit.errors import ReportError
 from portkit.model import Clock, DeviceState, Evidence, Outcome, Stage, Status, Timed, Work
-from portkit.render.gate import _xml, headline, junit, render_gate
+from portkit.render.gate import headline, junit, render_gate
+from portkit.render.junit import xml_text
 from portkit.store.merge import merge
 from portkit.targets.catalog import load_catalog
 
@@ -251,6 +252,33 @@ def test_the_trace_is_taken_where_both_sides_have_it(sides):
     assert (only(by_events).time.clock, only(by_events).level) == ("events", Level.FAIL)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "samples", "compared"),
+    [
+        (0.59, 0.61, 6, True),  # the range of six holds their median with 1 - 2 · 2^-6 = 97 %
+        (0.59, 0.61, 5, False),
+        (0.6, 0.6, 1, False),
+        (0.6, 0.6, 0, False),
+        (0.0, 60.0, 100, False),
+        (0.61, 0.59, 100, True),
+    ],
+)
+def test_a_time_without_an_interval_is_not_compared(sides, low, high, samples, compared):
+    new = timed(here=run(2), fused=Timed(Clock(0.6, low, high, samples)))
+    result = sides([(run(1), timed(0.5, here=run(1)))], [(run(2), new)])
+    assert (only(result).level is Level.FAIL, only(result).not_compared is None) == (compared, compared)
+    assert headline(result) == ("1 fail of 1 cells compared" if compared else _UNTIMED)
+
+
+_UNTIMED = "no regression of 1 cells compared (times of 1 not compared)"
+
+
+def test_sides_without_a_common_cell_tell_what_each_has(sides):
+    result = sides([(run(1), record(run=run(1), target="mi300x"))], [(run(2), timed(here=run(2)))])
+    assert headline(result) == "no cell could be compared, 1 new, 1 removed"
+    assert exit_code(result) == 3
+
+
 def test_a_run_on_both_sides_is_current_alone(sides):
     """A folder of all reports as baseline, tonight's among them, must not compare tonight with itself."""
     tonight = timed(0.6, here=run(2))
@@ -453,12 +481,12 @@ def test_junit_tells_failures_errors_and_skips_apart(mixed):
 
 
 def test_a_text_that_xml_can_not_have_stands_as_question_marks():
-    assert _xml("a\x00\x1b\ud800\ufffeé😀\t") == "a????é😀\t"
+    assert xml_text("a\x00\x1b\ud800\ufffeé😀\t") == "a????é😀\t"
 
 
 def test_markdown_shows_names_as_text(mixed):
     text = render_gate(mixed, "github")
-    assert "**1 fail, 2 warn of 2 cells compared, 1 without a verdict (infrastructure)**" in text
+    assert "**1 fail, 1 warn of 2 cells compared, 1 without a verdict (infrastructure), 1 new, 1 removed**" in text
     assert "<script" not in text
     assert "](y)" not in text
     titles = [line for line in text.splitlines() if line.startswith("## ")]
@@ -469,6 +497,13 @@ def test_markdown_shows_names_as_text(mixed):
         "## NEW (1)",
         "## REMOVED (1)",
     ]
+
+
+def test_the_plain_layout_fits_the_terminal(mixed):
+    wide, narrow = render_gate(mixed, "plain"), render_gate(mixed, "plain", 80)
+    assert max(map(len, wide.splitlines())) > 80 >= max(map(len, narrow.splitlines()))
+    assert " ".join(wide.split()).count("warn events 0.5 → 0.53 ms") == 1
+    assert " ".join(narrow.split()).count("warn events 0.5 → 0.53 ms") == 1
 
 
 def test_json_has_every_cell_with_its_level(mixed):
@@ -503,4 +538,4 @@ def test_the_command_writes_files_and_exits(tmp_path):
     report = next((tmp_path / "new").glob("*.jsonl"))
     refused = CliRunner().invoke(command, [*options, "--junit", str(report)], standalone_mode=False)
     assert isinstance(refused.exception, ReportError)
-    assert headline(gate(merge([tmp_path / "old"]), merge([tmp_path / "old"]))).endswith("of 0 cells compared")
+    assert headline(gate(merge([tmp_path / "old"]), merge([tmp_path / "old"]))) == "no cell could be compared, 1 new"

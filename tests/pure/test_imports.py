@@ -44,6 +44,8 @@ def test_layers_hold():
         ("render/table.py", "def late():\n    import torch", "only run and baselines import torch"),
         ("cli/doctor.py", "def late():\n    from triton import runtime", "only run and baselines import torch"),
         ("run/load.py", "import portkit.analysis.rows", "run renders and analyses nothing"),
+        ("emulate/amdgcn/parse.py", "import portkit.document", "emulate needs NumPy"),
+        ("emulate/core/memory.py", "from portkit.emulate.amdgcn import parse", "the emulator's core"),
     ],
 )
 def test_linter_sees_a_breach(copy, module, line, contract):

@@ -69,6 +69,18 @@ def calling(architecture, lines, name="twice"):
     return text.replace("\t.globl\tk\n", f"{function}\t.globl\tk\n")
 
 
+def test_a_cold_function_lies_in_a_section_of_its_own():
+    """LLVM puts there what it takes for unlikely, as Triton's assertions from 3.8 on."""
+    text = calling("gfx942", "v_mov_b32 v11, 5\ns_swappc_b64 s[30:31], s[8:9]")
+    cold = text.replace("\ntwice:", '\n\t.section\t.text.unlikely.,"ax",@progbits\ntwice:')
+    cold = cold.replace("s_setpc_b64 s[30:31]\n", "s_setpc_b64 s[30:31]\n\t.text\n")
+    assert cold.count(".section\t.text.unlikely") == 1
+    out = np.zeros((64, 4), np.uint32)
+    done = run(cold, "gfx942", (1,), [np.zeros((64, 8), np.uint32), out])
+    assert done.outcome.status == "passed", done.outcome
+    assert out[0, 1] == 10
+
+
 @pytest.mark.parametrize(("architecture", "name"), everywhere(["s_swappc_b64"]))
 def test_calls(architecture, name):
     """Each goes on behind its own call, with the checker."""

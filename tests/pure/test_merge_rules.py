@@ -140,7 +140,12 @@ def test_expected_targets_that_are_missing_get_a_column_and_the_exit_code(tmp_pa
     with pytest.raises(ReportError, match="no evidence is named 'guessed'"):
         expect(found, ["h200:guessed"])
     done = CliRunner().invoke(command, [str(tmp_path), "--expect", "h200,mi300x", "--format", "github"])
-    assert "| kernel   | h200         | a100         | mi300x MISSING   |" in done.stdout
+    assert "| kernel   | h200         | mi300x MISSING   |" in done.stdout
+    assert "| softmax  | compiled 1/1 | MISSING          |" in done.stdout
+    measured = CliRunner().invoke(
+        command, [str(tmp_path), "--expect", "h200:compiled,h200:measured", "--format", "github"]
+    )
+    assert "| kernel   | h200:compiled   | h200:measured MISSING   |" in measured.stdout
     assert "MISSING: no row of mi300x" in done.stderr
     assert CliRunner().invoke(command, [str(tmp_path), "--expect", "h200"], standalone_mode=False).return_value == 0
     failed = CliRunner().invoke(command, [str(tmp_path), "--expect", "mi300x"], standalone_mode=False)

@@ -25,8 +25,9 @@ class AmdSmiLibraryException(Exception):  # noqa: N818 - the library's name
     """As amdsmi has it."""
 
 
-def process(pid, vram=GIB, gtt=0):
+def process(pid, vram=GIB, gtt=0, **more):
     return {
+        **more,
         "name": "python",
         "pid": pid,
         "mem": vram + gtt,
@@ -103,6 +104,9 @@ def look(gpu, monkeypatch):
         ({"listed": ([process(11), process(12)],), "computing": [11, 12, 13]}, 2),
         ({"listed": ([process(21)],), "computing": []}, 0),  # it only draws
         ({"listed": ([process(11, vram=0)],), "computing": [11]}, 0),  # it computes on another device
+        ({"listed": ([process(11, vram=2 * MIB)],), "computing": [11]}, 0),  # it has opened this one, too
+        ({"listed": ([process(11, vram=2 * MIB, cu_occupancy=304)],), "computing": [11]}, 1),
+        ({"listed": ([process(11, vram=2 * MIB, cu_occupancy="N/A")],), "computing": [11]}, 0),
         ({"listed": ([process(11, vram=0, gtt=GIB)],), "computing": [11]}, 1),  # an APU's memory is the host's
         ({"listed": ([process(os.getpid())],), "computing": [os.getpid()], "used_mib": 90_000}, 0),
         ({"listed": ([process(11)],), "computing": [11], "unique": None}, 1),
@@ -161,7 +165,7 @@ def test_without_the_driver_s_list_each_process_is_asked(look, monkeypatch):
         ({"fails": "amdsmi_get_gpu_process_list"}, "amd-smi: AMDSMI_STATUS_NO_PERM"),
         ({"fails": "amdsmi_get_processor_handles"}, "amd-smi: AMDSMI_STATUS_NO_PERM"),
         ({"fails": "amdsmi_init"}, "amd-smi can't be used: AMDSMI_STATUS_NO_PERM; for clocks"),
-        ({"listed": ([SimpleNamespace(value=11)],)}, "amd-smi: 'types.SimpleNamespace' object is not subscriptable"),
+        ({"listed": ([SimpleNamespace(value=11)],)}, "amd-smi: 'types.SimpleNamespace' object has no attribute 'get'"),
     ],
 )
 def test_what_can_not_be_known_has_its_reason_and_stops_no_run(look, state, why):

@@ -97,6 +97,41 @@ def test_a_faster_run_of_another_night_counts():
     assert found.efficiencies[0].efficiency == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize("changes", [{"flush_bytes": 0}, {"throttled": ("power cap",)}])
+def test_a_time_under_other_circumstances_is_no_best_time(changes):
+    """A run with warm caches took 0.1 ms; flushed, eager's 0.4 is the best that is known."""
+    odd = timed("h200", 0.1, 0.2, **changes)
+    found = of(dataclasses.replace(timed("h200", 0.5, 0.4), other_runs=(odd.record,)))["w8"]
+    assert (found.efficiencies[0].efficiency, found.efficiencies[0].best) == (pytest.approx(0.8), "eager")
+    (alone,) = of(odd)["w8"].efficiencies
+    assert alone.efficiency == 1.0
+
+
+AUTHORS_TIMES = {
+    # target standing for a platform → time of the application, best known time
+    "a100": (25.0, 25.0),
+    "h100": (12.5, 10.0),
+    "h200": (25.0, 12.5),
+    "mi300x": (5.0, 5.0),
+    "rx7900xtx": (5.0, 1.0),
+}
+
+
+def test_efficiency_and_portability_of_the_authors_library():
+    """Times on five platforms by which P3 Analysis Library, by authors of the metric, tests its own.
+
+    Efficiencies 1, 0.8, 0.5, 1, 0.2; PP 5 ÷ (1 + 1.25 + 2 + 1 + 5) = 0.4878 (intel/p3-analysis-library,
+    tests/metrics/test_pp.py).
+    """
+    found = of(*(timed(target, ms, best) for target, (ms, best) in AUTHORS_TIMES.items()))["w8"]
+    by_target = {each.target: each.efficiency for each in found.efficiencies}
+    assert list(by_target.values()) == pytest.approx([1.0, 0.8, 0.5, 1.0, 0.2])
+    assert shares(found)["all"] == (tuple(AUTHORS_TIMES), pytest.approx(5 / 10.25))
+    assert round(5 / 10.25, 4) == 0.4878
+    rows = [timed(target, *times) for target, times in AUTHORS_TIMES.items() if target != "mi300x"]
+    assert shares(of(*rows, failed("mi300x", Status.UNSUPPORTED, "no"))["w8"])["all"][1] == 0.0
+
+
 def test_a_wrong_baseline_is_no_best_time():
     row = timed("h200", 0.5, 0.1)
     record = dataclasses.replace(row.record, baselines={"eager": Baseline(Status.WRONG_RESULT, "no")})
@@ -162,7 +197,8 @@ def test_every_sku_has_a_market():
     assert None not in found.values()
     assert {name for name, kind in found.items() if kind is Market.WORKSTATION} == {"rtxpro6000", "w7900"}
     consumer = {name for name, kind in found.items() if kind is Market.CONSUMER}
-    assert consumer == {"rtx3090", "rtx4090", "rtx5090", "rx6900xt", "rx7900xtx", "rx9070xt", "strixhalo"}
+    assert consumer >= {"rtx3090", "rtx4090", "rtx5090", "rx6900xt", "rx7900xtx", "rx9070xt", "strixhalo"}
+    assert not consumer & {"a100", "h200", "mi300x", "l40s", "rtxpro6000"}
     assert market(CATALOG.get("gfx942")) is None
 
 
@@ -234,6 +270,15 @@ def test_tuning_of_rows():
     assert found.best is not None
     assert found.best.variant == "w16"
     assert tuned(points_of(rows[:1])) == tuned(points_of([timed("h200"), timed("mi300x")])) == ()
+
+
+def test_a_variant_timed_under_other_circumstances_wins_nothing():
+    rows = [timed("h200", 0.5), timed("h200", 0.6, variant="w16"), timed("mi300x"), timed("mi300x", 0.6, variant="w16")]
+    warm = timed("h200", 0.1, variant="w4", flush_bytes=0)
+    (found,) = tuned(points_of([*rows, warm, timed("mi300x", 0.2, variant="w4")]))
+    assert found.winners == {"h200": "w8", "mi300x": "w4"}
+    reason = next(each.reason for each in found.transfers if each.on == "h200")
+    assert reason == "its time was taken in another cache mode or clock state than the others there"
 
 
 def test_a_bad_row_wins_nothing():

@@ -7,7 +7,7 @@ from factories import cell, record
 from rich.console import Console
 
 from portkit.model import Evidence, Outcome, Status
-from portkit.run.progress import LINE_SECONDS, LiveLine, PlainLines, Tally, duration, summary
+from portkit.run.progress import LINE_SECONDS, LiveLine, PlainLines, Tally, duration, failed, summary
 
 
 class Clock:
@@ -77,10 +77,19 @@ def test_the_live_line_goes_when_the_run_ends():
 def test_the_summary_counts_and_names_the_slowest():
     slow = dataclasses.replace(record(), seconds=41.25)
     assert list(summary([slow, BAD, dataclasses.replace(BAD, seconds=0.5)])) == [
+        "cells:   1 passed, 2 failed, 0 expected, 0 excluded",
         "status:  2 wrong_result, 1 built",
         "slowest: 41.2 s softmax[h200-4096x4096-float32-w8-compiled]",
     ]
     assert list(summary([])) == []
+
+
+def test_cells_are_counted_as_pytest_calls_them():
+    skipped = [record(outcome=Outcome(status)) for status in (Status.EXCLUDED, Status.BACKEND_MISSING)]
+    closed = dataclasses.replace(record(), expected=Status.WRONG_RESULT)
+    first, *_ = summary([record(), EXPECTED, BAD, closed, *skipped])
+    assert first == "cells:   1 passed, 2 failed, 1 expected, 2 excluded"
+    assert failed([record(), EXPECTED, BAD, closed, *skipped]) == [BAD, closed]
 
 
 def test_durations():

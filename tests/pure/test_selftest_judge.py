@@ -103,6 +103,14 @@ def test_bandwidth_beyond_the_datasheet_or_far_below_is_off(milliseconds, state)
     assert found["bandwidth"].state is state
 
 
+@pytest.mark.parametrize(("milliseconds", "state"), [(0.1, State.OK), (0.06, State.OK), (0.04, State.OFF)])
+def test_what_a_large_cache_may_hold_did_not_cross_the_bus(milliseconds, state):
+    """256 of 512 MiB on MI300X: written, and not yet in memory when the kernel ends."""
+    clock = Clock(milliseconds, milliseconds, milliseconds, 9)
+    made_report = report(**{BYTES: {"timing": dataclasses.replace(TIMES, fused=Timed(clock, clock))}})
+    assert checked(made_report, load_catalog().get("mi300x"))["bandwidth"].state is state
+
+
 def test_a_device_that_is_no_sku_has_no_datasheet():
     bare = load_catalog().get("sm90")
     found = checked(report(), bare)
@@ -150,6 +158,16 @@ def test_occupancy_that_is_not_that_of_the_rules_is_off(achieved, state):
     found = checked(report(counted, nulls))["occupancy"]
     assert found.state is state
     assert (found.text == "no value") == (achieved is None)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "achieved", "state"),
+    [(3.2, 28.0, State.OK), (3.2, 25.0, State.OFF), (4.0, 28.0, State.OFF), (None, 28.0, State.OFF)],
+)
+def test_a_last_round_that_is_not_full_lowers_what_can_be_achieved(rounds, achieved, state):
+    """3.2 rounds of blocks take the time of four, in which units are four fifths full: 30 % of 37.5."""
+    counted = dataclasses.replace(COUNTED, occupancy_achieved_elapsed_pct=achieved, waves_per_unit=rounds)
+    assert checked(report(counted))["occupancy"].state is state
 
 
 def test_no_counters_have_their_reason():

@@ -51,6 +51,8 @@ ASKED = {
     "max_number": 1,
     "fp8_to": 1,
     "fp8_from": 1,
+    "fp8.e4m3fn": 1,
+    "fp8.e5m2": 2,
     "atomic_float": 1,
     "library.nvidia": 1,
     "ask.warp_specialize": 1,

@@ -209,6 +209,13 @@ def test_a_truncated_summary_is_refused_by_name(folder, share):
     assert error.place == str(folder / "cut.parquet")
 
 
+def test_a_summary_of_too_many_rows_is_refused_before_it_is_read(folder, monkeypatch):
+    monkeypatch.setattr("portkit.store.summary.MOST_ROWS", 8)
+    assert scan([folder / "s.parquet"]).collect().height == 6
+    with pytest.raises(ReportError, match="makes 12 rows with those before it, 8 are the most"):
+        scan([folder / "s.parquet"] * 2)
+
+
 def test_a_parquet_of_another_program(tmp_path):
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(ReportError, match="has no column 'layout' of a summary"):
@@ -245,6 +252,10 @@ def test_the_command_refuses_what_makes_no_sense(folder):
     one = folder / "s.parquet"
     assert "a summary is Parquet" in str(invoke(folder / "reports", "--summary", folder / "x.csv").exception)
     assert "not written over a report" in str(invoke(one, "-o", one).exception)
+    assert "--reference: summaries have no baselines" in str(invoke(one, "--reference", "h200").exception)
+    assert "--findings: summaries have no baselines" in str(invoke(one, "--findings", "3").exception)
+    (folder / "s.jsonl").write_bytes(one.read_bytes())
+    assert "is a summary, and here reports are read" in str(invoke(folder / "s.jsonl").exception)
     assert "no row of a case 'rope'" in str(invoke(one, "-k", "rope").exception)
     assert "no evidence is named 'seen'" in str(invoke(one, "--expect", "h200:seen").exception)
 

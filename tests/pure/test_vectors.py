@@ -14,7 +14,7 @@ import numpy as np
 from portkit.cli import main
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES
 from portkit.emulate.amdgcn.isa.registry import all_entries
-from portkit.emulate.amdgcn.probes import operands_for, probes_of
+from portkit.emulate.amdgcn.probes import operands_for, probes_of, with_named_halves
 from portkit.emulate.amdgcn.replay import results_of
 from portkit.emulate.core import vectors
 from portkit.emulate.core.vectors import Bound, Origin, Probe, Recording, compare, read, write
@@ -305,3 +305,16 @@ def test_operands_are_the_same_everywhere_and_begin_with_edges(sources):
         pairs = {tuple(row) for row in first.tolist()}
         edges = (0, 0x8000_0000, 1, 0x7F7F_FFFF, 0x7F80_0000, 0x7FC0_0000)
         assert {(a, b) for a in edges for b in edges} <= pairs
+
+
+def test_names_of_halves_change_no_result():
+    """Where LLVM has 16-bit registers, their names take the place of the registers'."""
+    architecture = ARCHITECTURES["gfx1100"]
+    named = {probe: with_named_halves(probe) for probe in probes_of(architecture)}
+    assert all(named[probe] is None for probe in named if probe.mnemonic in {"v_add_f32", "v_pk_add_f16", "s_add_u32"})
+    chosen = ["v_rcp_f16", "v_add_nc_u16", "v_cvt_f32_f16", "v_fma_f16"]
+    for probe in (each for each in named if each.name in chosen):
+        assert named[probe].lines[-1].count(".l") == sum(k in {"F16", "U16"} for k in (*probe.sources, *probe.results))
+        operands = operands_for(probe.sources)[:64]
+        plain, halves = (results_of(form, operands, architecture) for form in (probe, named[probe]))
+        assert np.array_equal(plain, halves)

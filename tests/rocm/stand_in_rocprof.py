@@ -44,4 +44,4 @@ def main():
 def ran(dispatch, counter):
     blocks, threads = tuple(dispatch["blocks"]), tuple(dispatch["threads"])
     counters = {counter: VALUES[counter]}
-    return Ran(dispatch["name"], blocks, threads, dispatch["nanoseconds"], dispatch["lds"], counters)
+    return Ran(f"{dispatch['name']}.kd", blocks, threads, dispatch["nanoseconds"], dispatch["lds"], counters)

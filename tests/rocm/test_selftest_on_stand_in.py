@@ -1,6 +1,7 @@
 """``portkit selftest`` on a ROCm host of stand-ins: AMD's machine code runs, and planted faults are caught.
 
-Times and counters of a stand-in mean nothing, so what they say of bandwidth is not looked at.
+Times and counters of a stand-in mean nothing, so what they say of bandwidth is not looked at; the
+kernel of known occupancy computes for a GPU and not for an interpreter, and is left out.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import pytest
 from stand_in_host import environment
 
-from portkit.run.selftest.judge import BYTES, CASES, OCCUPANCY, OVERRUN, WRONG, State
+from portkit.run.selftest.judge import BYTES, OCCUPANCY, OVERRUN, WRONG, State
 from portkit.run.selftest.trial import run_trial
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a host with a GPU needs no stand-in")
 
-SMALL = {BYTES: "65536", OCCUPANCY: "3x8192", WRONG: "5000", OVERRUN: "5120"}
+SMALL = {BYTES: "65536", WRONG: "5000", OVERRUN: "5120"}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,8 @@ def checks(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(folder).items():
             patch.setenv(name, value)
-        trial = run_trial(folder / "trial", ("--portkit-counters", "off"), SMALL)
+        options = ("--portkit-counters", "off", "--portkit-cell-seconds", "250", "-k", f"measured and not {OCCUPANCY}")
+        trial = run_trial(folder / "trial", options, SMALL)
     return {each.name: each for each in trial.checks}
 
 
@@ -33,7 +35,7 @@ def test_the_device_is_matched(checks):
     assert "gfx942, 304 units: target mi300x" in checks["matching"].text
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", SMALL)
 def test_verdicts_are_right_planted_faults_among_them(checks, case):
     assert checks[f"verdict on {case}"].state is State.OK
 

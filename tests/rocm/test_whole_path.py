@@ -172,11 +172,13 @@ def lines_of(path, kind):
             yield body
 
 
-def record_keys(path, evidence):
+def first_record(path, evidence):
     found = [line for line in lines_of(path, "record") if line["evidence"] == evidence]
-    found = [line for line in found if line["cell"]["case"] == KERNEL and line["outcome"]["status"] == "passed"]
-    assert found
-    return keys(found[0])
+    return next(line for line in found if line["cell"]["case"] == KERNEL and line["outcome"]["status"] == "passed")
+
+
+def record_keys(path, evidence):
+    return keys(first_record(path, evidence))
 
 
 def test_records_of_rocm_and_cuda_have_the_same_fields(report):
@@ -188,6 +190,17 @@ def test_records_of_rocm_and_cuda_have_the_same_fields(report):
 
 def test_an_interpreted_record_has_no_field_of_its_own(report):
     assert record_keys(report, "interpreted") <= record_keys(report, "measured")
+
+
+def test_what_a_record_has_not_it_gives_a_reason_for(report):
+    """A part of the schema that one of the three has is there in the others, or ``nulls`` says why not."""
+    (of_cuda,) = (ROOT / "reports").glob("h200-*/*.jsonl")
+    lines = [first_record(of_cuda, "measured"), first_record(report, "measured"), first_record(report, "interpreted")]
+    parts = set().union(*lines) - {"nulls", "blobs", "stage_seconds", "device_id", "baselines", "asked"}
+    lacking = {
+        (line["evidence"], part) for line in lines for part in parts - line.keys() - line.get("nulls", {}).keys()
+    }
+    assert lacking == set()
 
 
 def test_counters_of_rocm_and_cuda_have_the_same_fields(report):

@@ -22,7 +22,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
             text = (
                 f"A block takes {shares} of the shared memory that it may have, "
                 f"against {each(others, lambda row: f'{100 * _share(row, context):.0f} %')}. "
-                "One block fits a unit there, and one more stage does not fit at all."
+                "One more stage does not fit there."
             )
             yield rule.finding(point, near, others, text)
 
@@ -41,7 +41,7 @@ RULE = Rule(
     evidence="the binary, against the limits of the target",
     cause="The request fits with little to spare. A larger dtype, one more stage, or a newer compiler that "
     "pads a layout takes it over.",
-    cost="Only one block fits a unit there, and a small change makes the launch fail on that target alone.",
+    cost="Few blocks fit a unit there, and a small change makes the launch fail on that target alone.",
     remedy="Leave some room where the configuration is fixed, or let an autotuner choose among smaller ones too.",
     check=_check,
 )

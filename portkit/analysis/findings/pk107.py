@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from portkit.analysis.findings.points import Context
+from portkit.analysis.findings.points import Context, total
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
 from portkit.model import Occupancy
 from portkit.store.merge import Row
@@ -26,9 +26,15 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
             text = (
                 f"Theoretical occupancy is limited to {each(rows, _of(told))}, and "
                 f"{best:.0f} % by {listed(limiters)} is reached on {listed(names(full))}. "
-                "Fewer resident waves hide less of the latency of memory."
+                f"Fewer resident waves hide less of the latency of memory{_unless(rows)}."
             )
             yield rule.finding(point, rows, full, text)
+
+
+def _unless(rows: Sequence[Row]) -> str:
+    """Where some rows copy asynchronously, that few waves may be meant."""
+    ahead = [row for row in rows if total(row, "async_copies")]
+    return f", but for what asynchronous copies fetch ahead on {listed(names(ahead))}" if ahead else ""
 
 
 def _of(told: Mapping[str, str]) -> Callable[[Row], str]:
@@ -49,8 +55,9 @@ RULE = Rule(
     evidence="theoretical occupancy of the binary",
     cause="Registers, shared memory, waves and blocks of a unit stand in other proportions on each "
     "architecture, so another of them runs out first.",
-    cost="With fewer resident waves there is less work to hide the latency of memory behind; what to change "
-    "to get more of them differs from target to target.",
+    cost="With fewer resident waves there is less work to hide the latency of memory behind, unless a pipeline of "
+    "asynchronous copies hides it, as in large products, which few waves serve well; what to change to get more of "
+    "them differs from target to target.",
     remedy="Look at the limiter of the target, not at a common one: fewer registers (smaller tiles, more "
     "warps) do nothing where shared memory limits.",
     check=_check,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from portkit.analysis.findings.points import Context
-from portkit.analysis.findings.rule import Finding, Rule, Severity
+from portkit.analysis.findings.points import Context, fastest
+from portkit.analysis.findings.rule import Finding, Rule, Severity, each
 from portkit.analysis.roofline import probe_of, roofline
 from portkit.model import Counted
 from portkit.store.merge import Row
@@ -19,18 +19,24 @@ _AT_CEILING = 0.9
 
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
-    for point in context.points:
-        for row in point.measured:
-            functions = row.counters.functions if row.counters else {}
-            fused, eager = functions.get("fused"), functions.get("eager")
-            reached = _reached(row, context)
-            if fused and eager and _lost(fused, eager) >= _POINTS and (reached or 0) < _AT_CEILING:
-                yield rule.finding(point, [row], [], _text(row, fused, eager, reached))
+    for point, rows in fastest(context.points):
+        lost = [row for row in rows if _lost(row) >= _POINTS and (_reached(row, context) or 0) < _AT_CEILING]
+        if lost:
+            others = [row for row in rows if row not in lost and _both(row)]
+            yield rule.finding(point, lost, others, _text(lost, context))
 
 
-def _lost(fused: Counted, eager: Counted) -> float:
+def _both(row: Row) -> tuple[Counted, Counted] | None:
+    """What was counted of the fused function and of the unfused chain."""
+    functions = row.counters.functions if row.counters else {}
+    fused, eager = functions.get("fused"), functions.get("eager")
+    return (fused, eager) if fused and eager else None
+
+
+def _lost(row: Row) -> float:
     """Percentage points of theoretical occupancy; 0 where either is unknown."""
-    before, after = eager.occupancy_theoretical_pct, fused.occupancy_theoretical_pct
+    both = _both(row)
+    after, before = (each.occupancy_theoretical_pct for each in both) if both else (None, None)
     return 0.0 if before is None or after is None else before - after
 
 
@@ -41,13 +47,22 @@ def _reached(row: Row, context: Context) -> float | None:
     return roofline(record, probe, context.target(row)).attainment_measured
 
 
-def _text(row: Row, fused: Counted, eager: Counted, reached: float | None) -> str:
-    limiter = f", limited by {fused.occupancy_limiter}" if fused.occupancy_limiter else ""
-    share = f" It reaches {100 * reached:.0f} % of the ceiling that was measured there." if reached is not None else ""
+def _text(rows: Sequence[Row], context: Context) -> str:
+    reached = [row for row in rows if _reached(row, context) is not None]
+    share = each(reached, lambda row: f"{100 * (_reached(row, context) or 0):.0f} %")
+    told = f" Of the ceiling that was measured it reaches {share}." if reached else ""
+    return f"The fused kernel reaches {each(rows, _theory)}. Less latency is hidden by other waves.{told}"
+
+
+def _theory(row: Row) -> str:
+    both = _both(row)
+    if both is None:
+        return "what was not counted"
+    fused, eager = both
+    limiter = f", limited by {fused.occupancy_limiter}," if fused.occupancy_limiter else ""
     return (
-        f"On {row.record.cell.target} the fused kernel reaches {fused.occupancy_theoretical_pct:.0f} % theoretical "
-        f"occupancy{limiter}, where the longest kernel of the unfused chain reaches "
-        f"{eager.occupancy_theoretical_pct:.0f} %. Less latency is hidden by other waves.{share}"
+        f"{fused.occupancy_theoretical_pct:.0f} % theoretical occupancy{limiter} and the longest kernel of the unfused "
+        f"chain {eager.occupancy_theoretical_pct:.0f} %"
     )
 
 

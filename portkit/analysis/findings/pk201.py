@@ -20,7 +20,7 @@ def _text(rows: list[Row], others: list[Row]) -> str:
     return (
         f"The products of tiles became plain multiply-adds on {listed(names(rows))}, with no matrix instruction, "
         "where they "
-        f"are {each(others, lambda row: _instructions)}. "
+        f"are {each(others, _instructions)}. "
         "Vector units multiply at a fraction of the rate of matrix units."
     )
 

@@ -20,9 +20,8 @@ def _text(rows: list[Row], others: list[Row]) -> str:
     what = listed(dict.fromkeys(text for row in rows for each in signals(row) for text in _missing(each)))
     return (
         f"{what[:1].upper() + what[1:]} on {listed(names(rows))}; {listed(names(others))} "
-        f"{'has' if len(names(others)) == 1 else 'have'} instructions for it. Operands take the room and the rate "
-        "of the "
-        "wider type, and conversions are made of several integer operations an element."
+        f"{'uses' if len(names(others)) == 1 else 'use'} instructions for it. Operands take the room and the rate "
+        "of the wider type, and conversions are made of several integer operations an element."
     )
 
 
@@ -50,11 +49,12 @@ RULE = Rule(
     title="fp8 or mx emulated",
     severity=Severity.WARNING,
     evidence="Triton IR and machine text of the binary",
-    cause="The target has no instruction for this fp8 or block-scaled format: products are made on float16 "
-    "matrix units after a conversion, and conversions are made of integer operations.",
+    cause="The target has no instruction for this fp8 or block-scaled format, or the backend does not use the one it "
+    "has, as Triton 3.7 for conversions on RDNA4: products are made on float16 matrix units after a conversion, and "
+    "conversions are made of integer operations.",
     cost="Twice the bytes of shared memory and registers for the operands, half the rate of fp8 matrix units "
     "at best, and tens of instructions per converted element.",
     remedy="Use the format that the target has (OCP e4m3fn and e5m2 on NVIDIA, CDNA4 and RDNA4; the fnuz "
-    "formats on CDNA3), or bfloat16 where it has none.",
+    "formats on CDNA3), or bfloat16 where it has none; where it has one that is not used, try a newer Triton.",
     check=_check,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from portkit.analysis.findings.points import Context, total
-from portkit.analysis.findings.rule import Finding, Rule, Severity, each
+from portkit.analysis.findings.rule import Finding, Rule, Severity, each, places
 from portkit.store.merge import Row
 
 
@@ -14,14 +14,14 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
         rows = [row for row in point.binaries if total(row, "division64")] if point.shows("division64") else []
         if rows:
             text = (
-                f"The kernel divides 64-bit integers by values known at run time alone: {each(rows, _divisions)}. "
+                f"The kernel divides 64-bit integers by values known at run time alone in {each(rows, _divisions)}. "
                 "Each is a routine of 50 to 150 instructions, which in an inner loop outweighs the loads."
             )
             yield rule.finding(point, rows, [row for row in point.binaries if row not in rows], text)
 
 
 def _divisions(row: Row) -> str:
-    return f"{total(row, 'division64')} times"
+    return places(total(row, "division64"))
 
 
 RULE = Rule(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import collections
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from portkit.analysis.distance import Distance
 from portkit.analysis.findings.points import Context, Point
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
-from portkit.model import Status
+from portkit.model import Direction, Status
 from portkit.store.merge import Row
+
+Operation = tuple[str, Direction, tuple[int, ...], str, str]
+"""Case, direction, shape, dtype and variant."""
 
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
+    parted = _parted(context.distances)
     for point in context.points:
         for rows, others in _judged(point):
             text = (
@@ -19,14 +24,22 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
                 "That is more than the case's rounding explains, so something else than rounding differs."
             )
             yield rule.finding(point, rows, others, text)
-        rows, others = _nonfinite(point, context)
+        rows, others = _nonfinite(point, parted)
         if rows:
             text = (
                 f"On the same inputs the output of {listed(names(rows))} has NaN or Inf where that of "
-                f"{listed(names(others))} "
-                "has numbers, or the reverse. Rounding does not do that."
+                f"{listed(names(others))} has numbers, or the reverse. Rounding does not do that."
             )
             yield rule.finding(point, rows, others, text)
+
+
+def _parted(distances: Iterable[Distance]) -> dict[Operation, list[Distance]]:
+    """Distances of outputs that part in NaN or Inf, by operation."""
+    found: dict[Operation, list[Distance]] = collections.defaultdict(list)
+    for apart in distances:
+        if any(output.max_ulp is None for output in apart.outputs):
+            found[apart.kernel, apart.direction, apart.shape, apart.dtype, apart.variant].append(apart)
+    return found
 
 
 def _judged(point: Point) -> Iterator[tuple[list[Row], list[Row]]]:
@@ -42,19 +55,14 @@ def _judged(point: Point) -> Iterator[tuple[list[Row], list[Row]]]:
             yield wrong, right
 
 
-def _nonfinite(point: Point, context: Context) -> tuple[list[Row], list[Row]]:
+def _nonfinite(point: Point, parted: Mapping[Operation, Sequence[Distance]]) -> tuple[list[Row], list[Row]]:
     """Rows whose good outputs part in NaN or Inf, by their samples."""
+    found = parted.get((point.case, point.direction, point.shape, point.dtype, point.variant))
+    if not found:
+        return [], []
     known = {f"{x.record.cell.target} {x.record.evidence.value} (run {x.record.run_id})": x for x in point.ran}
-    parted = [
-        (x.one, x.other) for x in context.distances if _is_of(x, point) and any(y.max_ulp is None for y in x.outputs)
-    ]
-    pairs = [(known[one], known[other]) for one, other in parted if one in known and other in known]
+    pairs = [(known[x.one], known[x.other]) for x in found if x.one in known and x.other in known]
     return [other for _, other in pairs], list({id(one): one for one, _ in pairs}.values())
-
-
-def _is_of(apart: Distance, point: Point) -> bool:
-    operation = apart.kernel, apart.direction, apart.shape, apart.dtype, apart.variant
-    return operation == (point.case, point.direction, point.shape, point.dtype, point.variant)
 
 
 def _error(row: Row) -> str:

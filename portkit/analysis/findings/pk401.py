@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from portkit.analysis.findings.points import Context, Point
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed
 from portkit.model import Cell
+from portkit.store.alike import mode
 from portkit.store.merge import Row
 
 _LESS = 0.8
 """Share of the best target's speedup, ends of intervals against each other, below which it did not carry over."""
 
 
+_End = tuple[Row, float, float]
+"""A row, and the ends of its speedup's interval."""
+
+
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     spread = {each.cell: each.relative for each in context.spreads if each.cell}
     for point in context.points:
-        ends = _ends(point, spread)
-        if len({row.record.cell.target for row, _, _ in ends}) < 2:
-            continue
-        best, low, _ = max(ends, key=lambda each: each[1])
-        behind = [row for row, _, high in ends if high < _LESS * low]
-        if behind:
-            text = (
-                f"Fusing makes it {_told(best)} times as fast as eager on {best.record.cell.target}, and "
-                f"{listed(f'{_told(row)} on {row.record.cell.target}' for row in behind)} (95 % intervals, widened "
-                "by what "
-                "nodes differ in). What was gained on the one is not gained on the other."
-            )
-            yield rule.finding(point, behind, [best], text)
+        for ends in _alike(_ends(point, spread)):
+            best, low, _ = max(ends, key=lambda each: each[1])
+            behind = [row for row, _, high in ends if high < _LESS * low]
+            if behind:
+                text = (
+                    f"Fusing makes it {_told(best)} times as fast as eager on {best.record.cell.target}, and "
+                    f"{listed(f'{_told(row)} on {row.record.cell.target}' for row in behind)} (95 % intervals, widened "
+                    "by what nodes differ in). What was gained on the one is not gained on the other."
+                )
+                yield rule.finding(point, behind, [best], text)
 
 
-def _ends(point: Point, spread: Mapping[Cell, float]) -> list[tuple[Row, float, float]]:
+def _alike(ends: Sequence[_End]) -> list[list[_End]]:
+    """Those of one cache mode and clock state together, where several targets have it."""
+    groups: dict[tuple[bool, bool], list[_End]] = {}
+    for each in ends:
+        if timing := each[0].record.timing:
+            groups.setdefault(mode(timing), []).append(each)
+    return [group for group in groups.values() if len({row.record.cell.target for row, _, _ in group}) > 1]
+
+
+def _ends(point: Point, spread: Mapping[Cell, float]) -> list[_End]:
     """Rows with the ends of their speedup's interval, widened by the spread between nodes."""
     found = []
     for row in point.measured:

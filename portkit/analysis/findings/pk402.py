@@ -4,33 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from portkit.analysis.findings.points import Context
-from portkit.analysis.findings.rule import Finding, Rule, Severity, names
+from portkit.analysis.findings.points import Context, fastest
+from portkit.analysis.findings.rule import Finding, Rule, Severity, each
+from portkit.model import Ratio
+from portkit.store.merge import Row
+
+_UNFUSED = "eager"
+"""The baseline that fuses nothing."""
 
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
-    for point in context.points:
-        for row in point.measured:
-            slower = {
-                name: ratio
-                for name, ratio in (row.record.timing.speedup if row.record.timing else {}).items()
-                if name in _UNFUSED and ratio.high is not None and ratio.high < 1
-            }
-            if slower:
-                told = ", ".join(
-                    f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) of {name}"
-                    for name, ratio in slower.items()
-                )
-                text = (
-                    f"On {', '.join(names([row]))} the fused function is slower: its speed is {told}, with 95 % "
-                    "intervals. "
-                    "The bytes that it saves are outweighed by something else."
-                )
-                yield rule.finding(point, [row], [each for each in point.measured if each is not row], text)
+    for point, rows in fastest(context.points):
+        slower = [row for row in rows if _is_slower(row)]
+        if slower:
+            text = (
+                f"Even the fastest variant is slower than eager: its speed is {each(slower, _share)} (95 % intervals). "
+                "The bytes that it saves are outweighed by something else."
+            )
+            yield rule.finding(point, slower, [row for row in point.measured if not _is_slower(row)], text)
 
 
-_UNFUSED = ("eager",)
-"""Baselines that fuse nothing."""
+def _is_slower(row: Row) -> bool:
+    ratio = _ratio(row)
+    return bool(ratio and ratio.high is not None and ratio.high < 1)
+
+
+def _ratio(row: Row) -> Ratio | None:
+    return row.record.timing.speedup.get(_UNFUSED) if row.record.timing else None
+
+
+def _share(row: Row) -> str:
+    ratio = _ratio(row)
+    return f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) of eager's" if ratio else "unknown"
 
 
 RULE = Rule(

@@ -11,7 +11,7 @@ from portkit.store.merge import Row
 
 _SHARE = 0.6
 """Share of the fusion bound below which it counts as missed."""
-_LAUNCH = 1.5  # time on events ÷ time of kernels
+_LAUNCH = 0.8  # gain of whole calls ÷ gain of their kernels, from which down launches tax it
 _OCCUPANCY = 50.0  # per cent
 _TRAFFIC = 1.25  # bytes counted ÷ bytes of the work model
 
@@ -19,25 +19,28 @@ _TRAFFIC = 1.25  # bytes counted ÷ bytes of the work model
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
         for row in point.measured:
-            share = _share(row)
-            if share is not None and share < _SHARE and not _computes(row, context):
-                causes = list(_causes(row)) or ["none of launches, occupancy and traffic that was measured explains it"]
+            shares = _shares(row)
+            if shares and min(shares) < _SHARE and not _computes(row, context):
+                kernels, calls = shares
+                causes = list(_causes(row, kernels, calls))
+                told = causes or ["none of launches, occupancy and traffic that was measured explains it"]
                 text = (
-                    f"On {row.record.cell.target} fusing gains {100 * share:.0f} % of what the saved bytes allow: "
-                    f"{'; '.join(causes)}. The rest could be had with the same algorithm."
+                    f"On {row.record.cell.target} fusing gains {100 * kernels:.0f} % of what the saved bytes allow on "
+                    f"kernel time, and {100 * calls:.0f} % of it from call to call: {'; '.join(told)}. The rest could "
+                    "be had with the same algorithm."
                 )
-                yield rule.finding(
-                    point, [row], [each for each in point.measured if (_share(each) or 0) >= _SHARE], text
-                )
+                others = [each for each in point.measured if min(_shares(each) or (0.0,)) >= _SHARE]
+                yield rule.finding(point, [row], others, text)
 
 
-def _share(row: Row) -> float | None:
-    """Speedup on kernel time ÷ bound of fusion; None where either is unknown or fusing saves no bytes."""
+def _shares(row: Row) -> tuple[float, float] | None:
+    """Speedups on kernel time and on whole calls ÷ bound of fusion; None where one is unknown or no bytes are saved."""
     timing, work = row.record.timing, row.record.work
-    ratio = timing.speedup_kernel.get("eager") if timing else None
-    if ratio is None or work is None or work.fusion_bound <= 1:
+    kernels = timing.speedup_kernel.get("eager") if timing else None
+    calls = timing.speedup.get("eager") if timing else None
+    if kernels is None or calls is None or work is None or work.fusion_bound <= 1:
         return None
-    return ratio.value / work.fusion_bound
+    return kernels.value / work.fusion_bound, calls.value / work.fusion_bound
 
 
 def _computes(row: Row, context: Context) -> bool:
@@ -46,12 +49,13 @@ def _computes(row: Row, context: Context) -> bool:
     return roofline(record, probe_of(record, context.dataset.probes), context.target(row)).bound == COMPUTE
 
 
-def _causes(row: Row) -> Iterator[str]:
+def _causes(row: Row, kernels: float, calls: float) -> Iterator[str]:
     timing = row.record.timing
-    if timing and timing.fused.trace and timing.fused.trace.median_ms:
+    if timing and timing.fused.trace and timing.fused.trace.median_ms and calls < _LAUNCH * kernels:
         ratio = timing.fused.events.median_ms / timing.fused.trace.median_ms
-        if ratio > _LAUNCH:
-            yield f"a call takes {ratio:.1f} times as long as its kernels, so launches tax it"
+        yield f"a call takes {ratio:.1f} times as long as its kernels, so launches take of what they gain"
+    if kernels >= _SHARE:
+        return
     fused = row.counters.functions.get("fused") if row.counters else None
     if fused and fused.occupancy_achieved_pct is not None and fused.occupancy_achieved_pct < _OCCUPANCY:
         yield f"achieved occupancy is {fused.occupancy_achieved_pct:.0f} %"

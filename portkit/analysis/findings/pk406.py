@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from portkit.analysis.autotune import tuned
-from portkit.analysis.findings.points import Context
+from portkit.analysis.autotune import Tuning, tuned
+from portkit.analysis.findings.points import Context, by_operation
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed
 
 _PENALTY = 1.05
@@ -13,19 +13,23 @@ _PENALTY = 1.05
 
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
-    for tuning in tuned(context.points):
-        worst = max(tuning.transfers, key=lambda each: each.penalty or 0, default=None)
-        if worst is None or worst.penalty is None or worst.penalty < _PENALTY:
-            continue
-        operation = (tuning.kernel, tuning.direction, tuning.shape, tuning.dtype)
-        points = [x for x in context.points if (x.case, x.direction, x.shape, x.dtype) == operation]
-        rows = {row.record.cell.target: (point, row) for point in points for row in point.measured}
-        point, row = rows[worst.on]
-        text = (
-            f"The fastest variant is {listed(f'{variant} on {target}' for target, variant in tuning.winners.items())}. "
-            f"That of {worst.of} takes {worst.penalty:.2f} times as long on {worst.on} as its own winner."
-        )
-        yield rule.finding(point, [row], [rows[worst.of][1]], text, of_variant=False)
+    for group in by_operation(context.points).values():
+        for tuning in tuned(group):
+            worst = max(tuning.transfers, key=lambda each: each.penalty or 0, default=None)
+            if worst is None or worst.penalty is None or worst.penalty < _PENALTY:
+                continue
+            rows = {row.record.cell.target: (point, row) for point in group for row in point.measured}
+            point, row = rows[worst.on]
+            text = (
+                f"The fastest variant is {listed(_winners(tuning))}. "
+                f"That of {worst.of} takes {worst.penalty:.2f} times as long on {worst.on} as its own winner."
+            )
+            yield rule.finding(point, [row], [rows[worst.of][1]], text, of_variant=False)
+
+
+def _winners(tuning: Tuning) -> Iterator[str]:
+    for variant in dict.fromkeys(tuning.winners.values()):
+        yield f"{variant} on {listed(target for target, its in tuning.winners.items() if its == variant)}"
 
 
 RULE = Rule(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from portkit.analysis.findings.points import Context, Point
 from portkit.analysis.findings.rule import Finding, Rule, Severity
+from portkit.store.alike import mode
 from portkit.store.merge import Row
 
 _JUMP = 1.5
@@ -44,12 +45,13 @@ def _per_second(row: Row) -> tuple[float, float]:
 
 
 def _series(points: Iterable[Point]) -> list[list[tuple[Point, Row]]]:
-    """Rows of one kernel, variant and target by size."""
+    """Rows of one kernel, variant and target in one cache mode and clock state, by size."""
     groups: dict[tuple[object, ...], list[tuple[Point, Row]]] = collections.defaultdict(list)
     for point in points:
         for row in point.measured:
-            if row.record.work:
-                key = (point.case, point.direction, point.dtype, point.variant, point.source, row.record.cell.target)
+            if row.record.work and row.record.timing:
+                place = row.record.cell.target, mode(row.record.timing)
+                key = (point.case, point.direction, point.dtype, point.variant, point.source, *place)
                 groups[key].append((point, row))
     return [sorted(group, key=lambda each: _bytes(each[1])) for group in groups.values()]
 

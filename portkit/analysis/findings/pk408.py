@@ -27,7 +27,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
                 *([each(slow, _size)] if slow else []),
             ]
             text = (
-                f"Compiling it is out of line: {'; '.join(told)}, against {each(others, _size)}. "
+                f"Compiling it is out of line: {'; '.join(told)}, against {_sizes(others)}. "
                 "That time is spent once for each specialisation, and by an autotuner for each configuration."
             )
             yield rule.finding(point, [*late, *slow], others, text)
@@ -66,6 +66,15 @@ def _lines(row: Row) -> int:
 def _size(row: Row) -> str:
     seconds = _seconds(row)
     return f"{_lines(row)} lines of LLVM IR" + (f" in {seconds:.1f} s" if seconds else "")
+
+
+def _sizes(rows: list[Row]) -> str:
+    """From the least to the most of several rows."""
+    lines, seconds = sorted(map(_lines, rows)), max(map(_seconds, rows))
+    count = f"{lines[0]} to {lines[-1]}" if lines[0] < lines[-1] else str(lines[0])
+    return (
+        f"{count} lines of LLVM IR" + (f" in {seconds:.1f} s at most" if seconds else "") + f" on {listed(names(rows))}"
+    )
 
 
 RULE = Rule(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from portkit.analysis.findings.points import Context
-from portkit.analysis.findings.rule import Finding, Rule, Severity, listed
+from portkit.analysis.findings.points import Context, fastest
+from portkit.analysis.findings.rule import Finding, Rule, Severity, each
 from portkit.model import Ratio
 from portkit.store.merge import Row
 
@@ -17,16 +17,19 @@ _UNFUSED = "eager"
 
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
-    for point in context.points:
-        for row in point.measured:
-            if faster := _faster(row):
-                told = listed(f"{name} takes {ratio.value:.2f} ({_ends(ratio)})" for name, ratio in faster.items())
-                text = (
-                    f"On {row.record.cell.target} {told} of the fused function's time on {_clock(row)}, with 95 % "
-                    "intervals, and gives right results. What it does otherwise could be had here too."
-                )
-                others = [each for each in point.measured if each is not row and not _faster(each)]
-                yield rule.finding(point, [row], others, text)
+    for point, rows in fastest(context.points):
+        slower = [row for row in rows if _faster(row)]
+        if slower:
+            text = (
+                "Share of the fastest variant's time that the fastest baseline with right results takes: "
+                f"{each(slower, _told)} (95 % intervals). What it does otherwise could be had here too."
+            )
+            yield rule.finding(point, slower, [row for row in point.measured if not _faster(row)], text)
+
+
+def _told(row: Row) -> str:
+    name, ratio = next(iter(_faster(row).items()))
+    return f"{name} {ratio.value:.2f} ({_ends(ratio)}, {_clock(row)})"
 
 
 def _faster(row: Row) -> dict[str, Ratio]:
@@ -46,7 +49,7 @@ def _ratios(row: Row) -> Mapping[str, Ratio]:
 
 
 def _clock(row: Row) -> str:
-    return "the trace" if row.record.timing and row.record.timing.speedup_kernel else "events"
+    return "trace" if row.record.timing and row.record.timing.speedup_kernel else "events"
 
 
 def _right(row: Row, name: str) -> bool:

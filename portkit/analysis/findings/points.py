@@ -11,6 +11,7 @@ from portkit.analysis.distance import Distance
 from portkit.analysis.spread import Spread
 from portkit.errors import CatalogError
 from portkit.model import Architecture, Direction, Evidence, Launch, Platform, Target
+from portkit.store.alike import common_clock, fused_clock, mode
 from portkit.store.merge import Dataset, Row
 from portkit.targets.catalog import Catalog
 
@@ -115,10 +116,8 @@ class Context:
 
     def target(self, row: Row) -> Target | None:
         """A row's SKU; None where the catalogue does not know it."""
-        try:
-            return self.catalog.get(row.record.cell.target)
-        except CatalogError:
-            return None
+        name = row.record.cell.target
+        return self.catalog.get(name) if name in self.catalog else None
 
     def architecture(self, row: Row) -> Architecture | None:
         """Limits of a row's architecture; None where the catalogue does not know it."""
@@ -134,6 +133,37 @@ def by_operation(points: Iterable[Point]) -> dict[Operation, list[Point]]:
     for point in points:
         groups[point.operation].append(point)
     return dict(groups)
+
+
+def fastest(points: Iterable[Point]) -> list[tuple[Point, list[Row]]]:
+    """The measured row of the fastest variant of each operation and target, by its point: what one would run there.
+
+    Rows of another cache mode or clock state are no rivals, and have a fastest of their own.
+    """
+    found: dict[int, tuple[Point, list[Row]]] = {}
+    for group in by_operation(points).values():
+        for point, row in _fastest(group):
+            found.setdefault(id(point), (point, []))[1].append(row)
+    return list(found.values())
+
+
+def _fastest(group: Iterable[Point]) -> Iterable[tuple[Point, Row]]:
+    best: dict[tuple[object, ...], tuple[Point, Row]] = {}
+    for point in group:
+        for row in point.measured:
+            cell, timing = row.record.cell, row.record.timing
+            if timing and row.record.outcome.status.good:
+                key = cell.target, cell.partition, mode(timing)
+                if key not in best or _is_faster(row, best[key][1]):
+                    best[key] = point, row
+    return best.values()
+
+
+def _is_faster(row: Row, other: Row) -> bool:
+    """On kernel times where both have them."""
+    clock = common_clock([row.record, other.record])
+    mine, its = fused_clock(row.record, clock), fused_clock(other.record, clock)
+    return bool(mine and its and mine.median_ms < its.median_ms)
 
 
 def points_of(rows: Sequence[Row]) -> tuple[Point, ...]:

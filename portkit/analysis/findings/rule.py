@@ -111,7 +111,7 @@ class Rule:
             targets=names(rows),
             against=names(against),
             evidence=tuple(sorted({row.record.evidence for row in (*rows, *against)}, key=list(Evidence).index)),
-            explanation=f"{explanation} {_never_run(rows)}".strip(),
+            explanation=f"{explanation} {_never_run(rows, self.severity)}".strip(),
             remedy=self.remedy,
             page=self.page,
             runs=tuple(sorted({row.record.run_id for row in (*rows, *against)})),
@@ -142,7 +142,7 @@ def places(count: int) -> str:
     return f"{count} place{'s' * (count != 1)}"
 
 
-def _never_run(rows: Sequence[Row]) -> str:
+def _never_run(rows: Sequence[Row], severity: Severity) -> str:
     """Of which targets there are only rows without a time; empty where there are none, or nothing was built."""
     measured = {row.record.cell.target for row in rows if row.record.evidence is Evidence.MEASURED}
     places = {
@@ -154,6 +154,12 @@ def _never_run(rows: Sequence[Row]) -> str:
     if not told:
         return ""
     if len(told) == 1 and list(names(rows)) in told.values():  # all of them, alike: not named again
-        return f"Never run ({next(iter(told))}), so what it costs in time is not known."
-    where = listed(f"{listed(found)} ({word})" for word, found in told.items())
-    return f"Never run on {where}, so what it costs in time there is not known."
+        return _without_time(f"Never run ({next(iter(told))})", severity, "")
+    return _without_time(
+        f"Never run on {listed(f'{listed(x)} ({word})' for word, x in told.items())}", severity, " there"
+    )
+
+
+def _without_time(text: str, severity: Severity, where: str) -> str:
+    """What can't run has no time to know."""
+    return f"{text}." if severity is Severity.ERROR else f"{text}, so what it costs in time{where} is not known."

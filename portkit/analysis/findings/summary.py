@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from portkit.analysis.findings.rule import Finding
 
+_MEASUREMENT = "PK5"
+
 
 @dataclass(frozen=True)
 class Alike:
@@ -22,11 +24,14 @@ class Alike:
 
 
 def alike(findings: Iterable[Finding]) -> tuple[Alike, ...]:
-    """Findings by rule, kernel, direction and targets, in the order of the first of each."""
+    """Findings by rule, kernel, direction and targets, in the order of the first of each.
+
+    Those on measurement are about the device and not about a kernel: by rule and targets alone.
+    """
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
-        key = (finding.rule, finding.kernel, finding.direction, finding.targets)
-        groups.setdefault(key, []).append(finding)
+        of_kernel = () if finding.rule.startswith(_MEASUREMENT) else (finding.kernel, finding.direction)
+        groups.setdefault((finding.rule, finding.targets, *of_kernel), []).append(finding)
     return tuple(Alike(group[0], len(group)) for group in groups.values())
 
 

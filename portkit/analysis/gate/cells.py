@@ -126,7 +126,9 @@ def _times(current: list[Record], baseline: list[Record], clock: str) -> tuple[T
         return None, "; ".join(sorted(reasons))
     name = clock if clock != "auto" else common_clock([*alike[0], *alike[1]])
     now, before = (_by_node(side, name) for side in alike)
-    return (Times(name, before, now), None) if now and before else (None, f"no time on {name} on both sides")
+    if now and before:
+        return Times(name, before, now), None
+    return None, f"no time on {name} with an interval on both sides"
 
 
 def _by_node(records: Iterable[Record], clock: str) -> Nodes:

@@ -1,4 +1,4 @@
-"""Addresses of code: each instruction has eight bytes, of which nothing but jumps takes notice.
+"""Addresses of code and constants: each instruction has eight bytes, of which nothing but jumps takes notice.
 
 Functions that are not inlined, and branches further than 16 bits reach, take the address of the instruction behind
 ``s_getpc_b64``, add the distance to a symbol, and jump there (LLVM, AMDGPU usage, "Relocation Records" and "Call
@@ -27,14 +27,19 @@ def address_of(index: int) -> int:
 
 
 def resolve(
-    instructions: Sequence[Instruction], labels: Mapping[str, int]
+    instructions: Sequence[Instruction], labels: Mapping[str, int], constants: Mapping[str, int]
 ) -> tuple[tuple[Instruction, ...], tuple[int, ...]]:
-    """Instructions with numbers for distances, and the places whose address is taken.
+    """Instructions with numbers for distances, and the places in the code whose address is taken.
+
+    Args:
+        instructions: as parsed.
+        labels: label → index of an instruction.
+        constants: symbol → address of its data.
 
     Raises:
         Unsupported: a symbol is not in the text, or no ``s_getpc_b64`` comes before.
     """
-    resolver = _Resolver(labels)
+    resolver = _Resolver(labels, constants)
     resolved = tuple(resolver.take(index, item) for index, item in enumerate(instructions))
     return resolved, tuple(sorted(resolver.entries))
 
@@ -42,8 +47,8 @@ def resolve(
 class _Resolver:
     """Walks the instructions once."""
 
-    def __init__(self, labels: Mapping[str, int]) -> None:
-        self.labels = labels
+    def __init__(self, labels: Mapping[str, int], constants: Mapping[str, int]) -> None:
+        self.labels, self.constants = labels, constants
         self.base: int | None = None  # the address that the last s_getpc_b64 gave
         self.entries: set[int] = set()
 
@@ -67,6 +72,8 @@ class _Resolver:
         return text
 
     def _place(self, item: Instruction, symbol: str) -> int:
+        if symbol in self.constants:
+            return self.constants[symbol]
         index = self._index(item, symbol)
         self.entries.add(index)
         return address_of(index)

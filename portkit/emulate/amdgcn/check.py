@@ -57,14 +57,15 @@ class Check:
         judged: what is wrong with the program; noted where a wave runs it.
         memory: global memory.
         grid: workgroups in x, y, z.
+        own: end of what the runtime keeps there for itself, where nothing is a race.
     """
 
-    def __init__(self, judged: Judged, memory: Memory, grid: Sequence[int]) -> None:
+    def __init__(self, judged: Judged, memory: Memory, grid: Sequence[int], own: int) -> None:
         self.judged, self.memory = judged, memory
         self.grid = (*grid, 1, 1)[:3]
         count = int(np.prod(self.grid))
         self.races = GlobalRaces(count)
-        self.kernel_arguments = memory.allocations[0].end
+        self.own = own
 
     def attach(self, runner: Runner) -> None:
         """Watch one chunk of workgroups."""
@@ -140,7 +141,7 @@ class _GlobalCheck:
         use = _use(access)
         if use is not Use.WRITE and (first := self.memory.first_unwritten(access.at, access.size)) is not None:
             self._unwritten(access, first)
-        if int(access.at[0]) >= self.check.kernel_arguments:
+        if int(access.at[0]) >= self.check.own:
             guessed = use is Use.READ and access.site.line in self.check.judged.guesses
             self._races(self.check.races, Use.ATOMIC if guessed else use, access)
 

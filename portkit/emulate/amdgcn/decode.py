@@ -6,8 +6,9 @@ that every instruction's uses and definitions are known without being declared.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -46,6 +47,7 @@ class Uses:
 
     reads: set[tuple[File, int]] = field(default_factory=set)
     writes: set[tuple[File, int]] = field(default_factory=set)
+    halves: list[Uses] = field(default_factory=list)  # where two results have nothing to do with each other
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,16 @@ class Decoder:
         for offset in range(count or register.count):
             if register.index != NULL:
                 self.uses.writes.add((register.file, register.index + offset))
+
+    @contextlib.contextmanager
+    def half(self) -> Iterator[Uses]:
+        """What is read in here makes one of two results; who writes which is the caller's to add."""
+        whole, part = self.uses, Uses()
+        self.uses = part
+        yield part
+        self.uses = whole
+        whole.reads |= part.reads
+        whole.halves.append(part)
 
     # -- scalar operands
 

@@ -8,6 +8,7 @@ active lane uses needs no definition.
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 
 from portkit.emulate.amdgcn.execute import Block, Code
 from portkit.emulate.amdgcn.flow import solve
@@ -29,13 +30,32 @@ def at_entry(program: Program) -> Registers:
 def unwritten_reads(code: Code) -> dict[int, list[Finding]]:
     """Instructions that read a register that nothing wrote, by the first instruction of their block."""
     written = [frozenset(item.uses.writes) for item in code.compiled]
+    by_halves = {start for start, each in code.blocks.items() if any(item.uses.halves for item in _items(code, each))}
 
     def through(block: Block, state: Registers) -> Registers:
-        return state.union(*written[block.start : block.after])
+        if block.start not in by_halves:
+            return state.union(*written[block.start : block.after])
+        known = set(state)
+        for item in _items(code, block):
+            known |= _defined(item, known)
+        return frozenset(known)
 
     states = solve(code, at_entry(code.program), through, frozenset.union)
-    judged = {start: _judge(code.compiled[start : code.blocks[start].after], known) for start, known in states.items()}
+    judged = {start: _judge(_items(code, code.blocks[start]), known) for start, known in states.items()}
     return {start: found for start, found in judged.items() if found}
+
+
+def _items(code: Code, block: Block) -> tuple[Compiled, ...]:
+    return code.compiled[block.start : block.after]
+
+
+def _defined(item: Compiled, known: AbstractSet[tuple[File, int]]) -> set[tuple[File, int]]:
+    """What an instruction writes, but for a half that is made of what nothing wrote.
+
+    Compilers join two operations, or one and nothing, where a value is the other half of a pair.
+    """
+    halves = [half for half in item.uses.halves if half.reads <= known]
+    return set().union(*(half.writes for half in halves)) if halves else item.uses.writes
 
 
 _WIDE_INTEGER = re.compile(r"v_\w+_[biu]64(_|$)")
@@ -48,7 +68,7 @@ def judged_reads(item: Compiled) -> set[tuple[File, int]]:
 
     Left out are 64-bit integer arithmetic on vectors, of which programs often use the low half alone, registers
     that an instruction changes in part (a lane, a half), which it only reads to keep the rest, and what saves or
-    copies registers that may hold nothing: spills, and moves in pairs.
+    copies registers that may hold nothing: spills, and moves in pairs. Of two results in pairs, one is enough.
     """
     name, second = item.instruction.mnemonic, item.instruction.second
     if second and name.startswith("v_dual_mov") and second.mnemonic.startswith("v_dual_mov"):
@@ -62,9 +82,9 @@ def _judge(items: tuple[Compiled, ...], known: Registers) -> list[Finding]:
     found, so_far = [], set(known)
     for item in items:
         missing = min(judged_reads(item) - so_far, key=_place, default=None)
-        if missing is not None:
+        if missing is not None and not any(half.reads <= so_far for half in item.uses.halves):
             found.append(_finding(item, missing))
-        so_far |= item.uses.writes
+        so_far |= _defined(item, so_far)
     return found
 
 

@@ -157,7 +157,7 @@ class Runner:
                 self._run_block(self.code.blocks[int(machine.pc[machine.select][0])])
             elif (machine.state == ENDED).all():
                 return
-            if (machine.state == WAITING).any():
+            if machine.state.any() and (machine.state == WAITING).any():
                 self._barriers(stuck=not ready.any())
 
     def _run_block(self, block: Block) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from portkit.emulate.amdgcn import hostcalls
 from portkit.emulate.amdgcn.check import Check, Judged, judge
 from portkit.emulate.amdgcn.execute import Code, Meter, Runner, build
+from portkit.emulate.amdgcn.hostcalls import HostCalls, calls_host
 from portkit.emulate.amdgcn.machine import Machine, Service
 from portkit.emulate.amdgcn.operands import TTMP, Type
 from portkit.emulate.amdgcn.parse import parse
@@ -34,8 +37,11 @@ from portkit.emulate.core.findings import (
     outcome_of,
 )
 from portkit.emulate.core.launch import Buffers, Counts, Emulation, Grid, Options, Pointer, Value, workgroup_ids
-from portkit.emulate.core.memory import BASE, Contents, Memory
+from portkit.emulate.core.memory import Contents, Memory
 from portkit.emulate.core.schedule import Order, Schedule
+
+_CONSTANTS, _ARGUMENTS, _HOST = "constants", "kernel arguments", "calls to the host"
+"""What the runtime keeps in memory, before the caller's buffers."""
 
 MAX_WORKGROUPS = 1 << 22
 """Of a launch: more would not end in this emulator's lifetime, and their ids alone would fill memory."""
@@ -99,10 +105,16 @@ def _hidden_bytes(argument: Argument, hidden: Mapping[str, int]) -> bytes:
     return hidden.get(argument.kind, 0).to_bytes(argument.size, "little")
 
 
-def host_services(program: Program, hidden: Mapping[str, int]) -> list[Service]:
-    """Arguments that only a host can give. Compilers list them where they can't rule out a use."""
+def host_services(program: Program, hidden: Mapping[str, int], start: int) -> list[Service]:
+    """Arguments that only a host can give. Compilers list them where they can't rule out a use.
+
+    Args:
+        program: the kernel.
+        hidden: those that there are, by kind.
+        start: of the kernarg segment, an offset into the arena.
+    """
     missing = (item for item in program.arguments if item.hidden and item.kind not in hidden)
-    return [Service(item.kind, item.offset, item.offset + item.size) for item in missing]
+    return [Service(item.kind, start + item.offset, start + item.offset + item.size) for item in missing]
 
 
 def _argument_bytes(argument: Argument, value: Value, number: int, buffers: Buffers) -> bytes:
@@ -147,7 +159,7 @@ def set_up(machine: Machine, kernarg: Bytes, kernarg_address: int, preloaded: bo
     ids = np.array(machine.groups, np.uint32)[machine.group]
     _workgroup_ids(machine, max(first, program.directive("user_sgpr_count")), ids)
     thread: NDArray[np.uint32] = np.arange(machine.waves_per_group * machine.lanes, dtype=np.uint32)
-    machine.vector[Type.U32][0][...] = np.tile(thread, len(machine.groups)).reshape(machine.waves, machine.lanes)
+    machine.vector[Type.U32][0].reshape(len(machine.groups), -1)[...] = thread
 
 
 _USER_REGISTERS = (
@@ -241,12 +253,36 @@ class Launch:
 
     def _allocate(self, values: list[Value]) -> None:
         program = self.code.program
-        empty = Contents("kernel arguments", np.zeros(max(16, program.kernarg_bytes), np.uint8))
-        self.buffers = Buffers(_named(program, values), [empty])
+        own = self._own_memory()
+        self.buffers = Buffers(_named(program, values), list(own.values()))
+        places = dict(zip(own, self.memory.allocations, strict=False))
+        self.segment, self.own_end = places[_ARGUMENTS], self.memory.allocations[len(own) - 1].end
         hidden = hidden_values(self.grid, self.waves * program.wave_size, self.shared_bytes)
+        self.host: HostCalls | None = None
+        if _HOST in places:
+            view = self.memory.view(list(own).index(_HOST))
+            self.host = HostCalls(view, places[_HOST].address, self._packets)
+            hidden[hostcalls.ARGUMENT] = places[_HOST].address
         self.kernarg = pack_arguments(program, values, hidden, self.buffers)
-        self.services = host_services(program, hidden)
-        self.memory.view(0)[:] = self.kernarg
+        self.services = host_services(program, hidden, self.segment.start)
+        self.memory.view(list(own).index(_ARGUMENTS))[:] = self.kernarg
+
+    def _own_memory(self) -> dict[str, Contents]:
+        """What the runtime keeps in memory for itself, by name: constants first, since their address is fixed."""
+        program = self.code.program
+        sizes = {_ARGUMENTS: max(16, program.kernarg_bytes)}
+        if calls_host(program):
+            sizes[_HOST] = hostcalls.buffer_bytes(self._packets)
+        own = {name: Contents(name, np.zeros(size, np.uint8)) for name, size in sizes.items()}
+        if not program.constants:
+            return own
+        return {_CONSTANTS: Contents(_CONSTANTS, np.frombuffer(program.constants, np.uint8)), **own}
+
+    @property
+    def _packets(self) -> int:
+        """Of calls to the host: one for each wave that runs at once, and a power of two."""
+        at_once = max(self.waves, self.options.lanes_at_once // self.code.program.wave_size)
+        return 1 << (at_once - 1).bit_length()
 
     @property
     def memory(self) -> Memory:
@@ -259,7 +295,7 @@ class Launch:
         Raises:
             TooLarge: each instruction once, in every wave, is more than allowed.
         """
-        groups = int(np.prod(self.grid, dtype=object))
+        groups = math.prod(self.grid)
         each = sum(block.counted for block in self.code.blocks.values())
         least = groups * self.waves * self.code.program.wave_size * each
         if least > self.options.budget or groups > MAX_WORKGROUPS:
@@ -290,7 +326,7 @@ class Launch:
             Halt: as ``run``.
         """
         start = self.memory.contents()
-        self.attach.append(Check(judged, self.memory, self.grid).attach)
+        self.attach.append(Check(judged, self.memory, self.grid, self.own_end).attach)
         self.run()
         if any(item.kind is Kind.WORKGROUP_RACE for item in self.findings) and self._same_both_ways(start):
             self.findings = [item for item in self.findings if item.kind is not Kind.WORKGROUP_RACE]
@@ -322,8 +358,8 @@ class Launch:
             self.code.program, self.code.vectors, groups, self.waves, self.memory, self.options.poison,
             self.shared_bytes,
         )  # fmt: skip
-        machine.services = self.services
-        set_up(machine, self.kernarg, BASE + self.memory.allocations[0].start)
+        machine.services, machine.host = self.services, self.host
+        set_up(machine, self.kernarg, self.segment.address)
         runner = Runner(self.code, machine, schedule, self.meter)
         for attach in self.attach:
             attach(runner)
@@ -392,4 +428,5 @@ def _emulation(launch: Launch | None, halt: Halt | None, seconds: float) -> Emul
     meter = launch.meter if launch else Meter(0)
     counts = Counts(meter.instructions, meter.lane_instructions, launch.done if launch else 0, seconds)
     over_budget = isinstance(halt, OverBudget | TooLarge)
-    return Emulation(outcome_of(findings, halt), tuple(findings), counts, over_budget)
+    said = tuple(launch.host.lines) if launch and launch.host else ()
+    return Emulation(outcome_of(findings, halt), tuple(findings), counts, over_budget, said)

@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from portkit.emulate.amdgcn.hostcalls import HostCalls
 from portkit.emulate.amdgcn.operands import EXEC, SCALARS, VCC, Type
 from portkit.emulate.amdgcn.program import Program
-from portkit.emulate.core.bytestore import Offsets, Words
+from portkit.emulate.core.bytestore import Offsets, Words, low_bits
 from portkit.emulate.core.findings import Fault, Finding, Kind, Place, Site, Unsupported
 from portkit.emulate.core.launch import Grid
 from portkit.emulate.core.memory import BASE, Memory
@@ -26,8 +27,19 @@ from portkit.emulate.core.shared import SharedMemory
 Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
 
-_VIEWS = (Type.U32, Type.I32, Type.F32)
 EVERYWHERE = slice(None)
+
+
+class Views(dict[Type, list[Array]]):
+    """Registers one by one, by the 32-bit type that they are read as; made when they are first asked for."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        super().__init__()
+
+    def __missing__(self, kind: Type) -> list[Array]:
+        self[kind] = list(self._words.view(kind.dtype))
+        return self[kind]
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,7 @@ class Service:
     """A kernel argument that stands for a service of the host; not to be read, since there is none."""
 
     kind: str  # .value_kind
-    start: int  # bytes into the kernarg segment
+    start: int  # offset into the arena
     end: int
 
 
@@ -124,6 +136,7 @@ class Machine:
         self.fp16_overflow: Mask = np.full(self.waves, bool(program.directive("fp16_overflow")), np.bool_)
         self.findings: dict[tuple[Kind, int], Finding] = {}
         self.services: list[Service] = []
+        self.host: HostCalls | None = None
         self.observer: Callable[[Access], None] | None = None
         self.shared_observer: Callable[[Access], None] | None = None
         self._exec_mask()
@@ -132,19 +145,21 @@ class Machine:
         vector: Words = np.full((vectors, self.waves, self.lanes), poison, np.uint32)
         scalar: Words = np.full((SCALARS, self.waves, 1), poison, np.uint32)
         scalar[EXEC], scalar[EXEC + 1] = 0xFFFF_FFFF, 0xFFFF_FFFF if self.lanes == 64 else 0
-        self.vector = {kind: list(vector.view(kind.dtype)) for kind in _VIEWS}
-        self.scalar = {kind: list(scalar.view(kind.dtype)) for kind in _VIEWS}
+        self.vector, self.scalar = Views(vector), Views(scalar)
         self.masks: dict[int, Mask] = {}  # scalar register → the unpacked mask it holds, of all waves
 
     def _exec_mask(self) -> None:
         self.exec: Mask = np.ones((self.waves, self.lanes), np.bool_)
+        self.all = False
         self.choose(np.ones(self.waves, np.bool_))
 
     # -- selection
 
     def choose(self, waves: Mask) -> None:
         """Make these waves the ones that the next steps act on."""
-        self.all = bool(waves.all())
+        before, self.all = self.all, bool(waves.all())
+        if before and self.all:
+            return
         self.select: slice | NDArray[np.int64] = EVERYWHERE if self.all else np.nonzero(waves)[0]
         self.count = self.waves if self.all else int(np.count_nonzero(waves))
         self._refresh()
@@ -247,7 +262,7 @@ class Machine:
     def spread(self, value: Array) -> Array:
         """A value as ``[selected waves, lanes]``."""
         shape = (self.count, self.lanes)
-        return value if np.shape(value) == shape else np.broadcast_to(value, shape)
+        return value if value.shape == shape else np.broadcast_to(value, shape)
 
     def lanes_of(self, value: Array, live: Mask) -> Array:
         """Values of the live lanes, one dimension."""
@@ -295,17 +310,15 @@ class Machine:
     def touch_atomically(self, site: Site, at: Offsets, size: int, active: Mask | None) -> None:
         """Check of an atomic on global memory, which must be aligned."""
         self._check_global(site, at, size, active)
-        if (bad := at & (size - 1)).any():
-            first = int(np.argmax(bad != 0))
+        if low_bits(at) & (size - 1):
+            first = int(np.argmax(at & (size - 1) != 0))
             raise Fault(self._finding(Kind.MISALIGNED, f"atomic of {size} bytes", site, at, first, active))
         if self.observer:
             self.observer(Access(site, at, size, self, active, write=True, atomic=True))
 
     def _refuse_services(self, site: Site, at: Offsets, size: int) -> None:
-        """The kernarg segment is the first allocation."""
-        inside = at - self.memory.allocations[0].start
         for service in self.services:
-            if ((inside < service.end) & (inside + size > service.start)).any():
+            if ((at < service.end) & (at + size > service.start)).any():
                 raise Unsupported(f"kernel argument {service.kind}: services of the host are not there", site)
 
     def _check_global(self, site: Site, at: Offsets, size: int, active: Mask | None) -> None:
@@ -347,7 +360,7 @@ class Machine:
     def touch_shared_atomically(self, site: Site, at: Offsets, size: int, active: Mask) -> Offsets:
         """Offsets of an atomic on shared memory, which must be aligned. ``at`` is ``[selected waves, lanes]``."""
         place = self.locate_shared(site, at, size, active)
-        if (place & (size - 1)).any():
+        if low_bits(place) & (size - 1):
             first = int(np.argmax((place & (size - 1)) != 0))
             message = f"atomic of {size} bytes on shared memory"
             raise Fault(Finding(Kind.MISALIGNED, message, site, self.place(first, active), int(place[first]), "shared"))

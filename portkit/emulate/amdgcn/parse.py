@@ -12,6 +12,7 @@ from typing import Any
 
 from portkit.emulate.amdgcn.addresses import resolve
 from portkit.emulate.amdgcn.architecture import architecture_of
+from portkit.emulate.amdgcn.constants import constants_of
 from portkit.emulate.amdgcn.isa.control import ends_block
 from portkit.emulate.amdgcn.modes import with_modes
 from portkit.emulate.amdgcn.program import Argument, Instruction, Program
@@ -92,6 +93,8 @@ OF_FUNCTIONS = "num_vgpr"
 """In an expression over functions; vector registers that their code names are there without it."""
 
 TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)(?::[^"]*)?"')
+CODE = re.compile(r"\.text\b|\.section\s+\.text\b")
+"""Beginnings of sections of code: cold functions have one of their own."""
 LABEL = re.compile(r"([\w.$]+):")
 INSTRUCTION = re.compile(r"((?:s|v|ds|global|buffer|flat|scratch|image|tbuffer|exp)_\w+|exp)\b\s*(.*)")
 LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+")
@@ -211,7 +214,7 @@ def _code_lines(text: str) -> Iterator[str]:
     code = True
     for line in text.splitlines():
         word = line.strip()
-        if word.startswith(".text"):
+        if CODE.match(word):
             code = True
         elif word.startswith((".section", ".amdgpu_metadata")):
             code = False
@@ -313,7 +316,8 @@ def parse(text: str) -> Program:
     read = _Reader(text)
     if not any(item.mnemonic == "s_endpgm" for item in read.instructions):
         raise Unloadable("the text has no s_endpgm; is it cut off?")
-    instructions, entries = resolve(read.instructions, read.labels)
+    constants = constants_of(text)
+    instructions, entries = resolve(read.instructions, read.labels, constants.addresses)
     flushes = read.directives.get("float_denorm_mode_32", 3) == 0
     instructions = with_modes(instructions, {*entries, *_branch_targets(instructions, read.labels)}, flushes)
     try:
@@ -331,6 +335,7 @@ def parse(text: str) -> Program:
             shared_bytes=int(kernel[".group_segment_fixed_size"]),
             scratch_bytes=int(kernel[".private_segment_fixed_size"]),
             text=text,
+            constants=bytes(constants.data),
             entries=entries,
         )
     except KeyError as error:

@@ -10,6 +10,7 @@ with scales, or of more than 24 words of operands a lane.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence
 
@@ -438,6 +439,22 @@ def _words(values: Array, bits: int) -> Words:
 
 
 # -- the whole of a probe: operands from memory, lines, results to memory
+
+
+def with_named_halves(probe: Probe) -> Probe | None:
+    """The probe with the low halves of registers named (``v32.l``), as LLVM wants it where 16-bit registers are on.
+
+    None where the probe's instruction has no 16-bit operand.
+    """
+    kinds = [*zip(places_of(probe.sources), probe.sources, strict=True), (RESULT, probe.results[0])]
+    narrow = {f"v{place}": f"v{place}.l" for place, kind in kinds if kind_of(kind).bits * kind_of(kind).count == 16}
+    named = tuple(
+        re.sub(r"\bv\d+\b(?!\.)", lambda found: narrow.get(found[0], found[0]), line)
+        if line.startswith(probe.mnemonic)
+        else line
+        for line in probe.lines
+    )
+    return dataclasses.replace(probe, lines=named) if named != probe.lines else None
 
 
 def body(probe: Probe, architecture: Architecture, source: str, target: str) -> list[str]:

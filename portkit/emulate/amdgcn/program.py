@@ -70,6 +70,7 @@ class Program:
     shared_bytes: int
     scratch_bytes: int  # a lane
     text: str = field(repr=False, default="")
+    constants: bytes = b""  # data beside the code
     entries: tuple[int, ...] = ()  # indices of instructions whose address the code takes: functions, far branches
 
     @property

@@ -3,7 +3,7 @@
 Loads and LDS operations end some time after they are issued. Counters say how many are still out:
 ``vmcnt`` (loads, and on CDNA stores), ``vscnt`` (stores on RDNA3), ``lgkmcnt`` (LDS and scalar loads); RDNA4 has
 ``loadcnt``, ``storecnt``, ``dscnt`` and ``kmcnt`` in their place. A wait for n of a counter makes sure that all
-but the last n of its operations have ended, provided that they end in order, which scalar loads and flat
+but the last n of its operations have ended, provided that they end in order, which scalar loads and on CDNA flat
 accesses don't: those need a wait for 0.
 
 This is judged on the program and not on a run, so it costs a run nothing, and ways that no wave takes are judged too.
@@ -11,7 +11,8 @@ Not so for LDS accesses that are still out at a barrier: some barriers only keep
 touched behind a later one. The checker follows those through the run.
 
 Sources: CDNA3 ISA, "Manually Inserted Wait States", S_WAITCNT; RDNA3 ISA, "Data Dependency Resolution"; RDNA4
-ISA, the same; LLVM, AMDGPU usage, "Memory Model".
+ISA, the same; LLVM, AMDGPU usage, "Memory Model", and of flat accesses the subtarget feature
+``FlatLgkmVMemCountInOrder``, by which LLVM places its waits.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def issue_of(compiled: Compiled, generation: Generation) -> Issue | None:
         return None
     memory = _memory_counter(name, bool(compiled.uses.writes), generation)
     if name.startswith("flat_"):
-        return Issue((memory, _shared_counter(generation)), ordered=False)
+        return Issue((memory, _shared_counter(generation)), ordered=generation not in CDNA)
     return Issue((memory,))
 
 

@@ -24,7 +24,7 @@ _HALF_OF_FLOAT32 = 0x1000_0000
 def to_odd(total: Array, error: Array, where: Array) -> Array:
     """Float64 sums, rounded to odd where asked: the sum's last bit is set where ``error`` was lost."""
     bits = total.view(np.int64)
-    move = where & np.isfinite(total) & (error != 0) & ((bits & 1) == 0)
+    move = where & (error != 0) & ((bits & 1) == 0) & np.isfinite(total)
     if not move.any():
         return total
     step = np.where((error > 0) == (total > 0), 1, -1)
@@ -44,7 +44,7 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     total = np.asarray(product + addend)
     risky = (total.view(np.int64) & 0x1FFF_FFFF) == _HALF_OF_FLOAT32
     risky |= np.abs(total) < SMALLEST_NORMAL
-    if risky.any():
+    if risky.any() and (risky := risky & (total != 0)).any():  # a zero is exact
         total = to_odd(total, _lost(product, addend, total), risky)
     return total.astype(np.float32)
 

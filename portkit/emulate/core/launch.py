@@ -69,6 +69,7 @@ class Emulation:
     findings: tuple[Finding, ...] = ()
     counts: Counts = field(default_factory=Counts)
     over_budget: bool = False  # ended, or was refused, by the budget of the options
+    said: tuple[str, ...] = ()  # what the kernel printed, message by message
 
 
 def workgroup_ids(grid: Sequence[int]) -> list[Grid]:
@@ -126,6 +127,9 @@ class Buffers:
         return max(number for number, item in enumerate(self._extents) if item.start <= start)
 
     def _contents(self, extent: _Extent) -> Contents:
+        alone = [pointer for pointer in self._pointers.values() if _extent(pointer) == extent]
+        if alone and alone[0].written is True:
+            return Contents(extent.name, _bytes(alone[0].buffer))
         data: Bytes = np.zeros(extent.end - extent.start, np.uint8)
         written: Flags = np.zeros(data.size, np.bool_)
         for pointer in self._pointers.values():

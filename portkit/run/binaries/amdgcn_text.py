@@ -1,7 +1,10 @@
 """AMD: figures that the assembly text has and the hsaco's note has not.
 
 LLVM ends each kernel with comments, among them the waves that a SIMD holds by registers and
-static LDS. Which matrix instructions the backend chose is in the text alone.
+static LDS, and the registers that a wave is given. These are more than it uses where the
+option ``waves_per_eu`` asks for few waves: LLVM then keeps others out by taking their room
+(``NumVGPRsForWavesPerEU`` of ``AMDGPUAsmPrinter.cpp`` goes into the kernel's descriptor).
+Which matrix instructions the backend chose is in the text alone.
 """
 
 from __future__ import annotations
@@ -9,14 +12,19 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from portkit.model import Resources
 from portkit.run.binaries.container import Figures
 
 WAVES: Final = "llvm_waves_per_simd"
+ALLOCATED: Final = "allocated_vgpr_count"
 MFMA: Final = "mfma_instructions"
 WMMA: Final = "wmma_instructions"
 DOT: Final = "dot_instructions"
 
-_OCCUPANCY = re.compile(r"^\s*;\s*Occupancy:\s*(\d+)", re.M)
+_COMMENTS: Final = {
+    WAVES: re.compile(r"^\s*;\s*Occupancy:\s*(\d+)", re.M),
+    ALLOCATED: re.compile(r"^\s*;\s*NumVGPRsForWavesPerEU:\s*(\d+)", re.M),
+}
 
 _PATHS: Final = {
     MFMA: re.compile(r"^\s*v_s?mfmac?_", re.M),  # CDNA, sparse ones among them
@@ -26,8 +34,12 @@ _PATHS: Final = {
 
 
 def assembly_figures(text: str) -> Figures:
-    """Waves per SIMD by LLVM, where it says them, and how many instructions of each kind of product there are."""
+    """What LLVM says of waves and registers, if it does, and how many instructions of each kind it has."""
     figures = {name: len(pattern.findall(text)) for name, pattern in _PATHS.items()}
-    if match := _OCCUPANCY.search(text):
-        figures[WAVES] = int(match[1])
-    return figures
+    said = {name: match[1] for name, pattern in _COMMENTS.items() if (match := pattern.search(text))}
+    return {**figures, **{name: int(number) for name, number in said.items()}}
+
+
+def allocated_registers(resources: Resources) -> int:
+    """Registers a thread that the hardware sets aside, which bound occupancy: those that it uses at least."""
+    return max(resources.registers_per_thread, resources.raw.get(ALLOCATED, 0))

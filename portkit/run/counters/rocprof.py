@@ -41,13 +41,14 @@ NOT_INSTALLED: Final = Trouble(
 
 NO_PERMISSION: Final = Trouble(
     "no permission to lock the GPU for counting (rocprofv3: capability SYS_PERFMON), so its counters may be wrong",
-    "run with CAP_PERFMON (a container: --cap-add=PERFMON), or set kernel.perf_event_paranoid to 2 or less",
+    "run as root or with CAP_PERFMON (a container: --cap-add=PERFMON); kernel.perf_event_paranoid is no matter",
 )
 
 _REMEDY_OLD: Final = f"install rocprofiler-sdk of ROCm {OLDEST[0]}.{OLDEST[1]} or later, best that of torch"
 
 _TROUBLES: Final[Mapping[str, Trouble]] = {
     "could not be locked for profiling due to lack of permissions": NO_PERMISSION,
+    "Required permission (CAP_PERFMON) is not set": NO_PERMISSION,
     "has a profiler attached to it": Trouble(
         "another profiler is attached to the GPU (rocprofv3), so counters may be wrong", "stop the other profiler"
     ),
@@ -55,17 +56,26 @@ _TROUBLES: Final[Mapping[str, Trouble]] = {
         "the GPU can't count what the counter is made of in one pass (rocprofv3: error 38)",
         "use a rocprofv3 of a later ROCm",
     ),
-    "Unable to find all counters": Trouble(
-        "this rocprofv3 has no such counter for the GPU", "see `rocprofv3 -L`, and use that of a later ROCm"
+    "Context has a conflict with another context": Trouble(
+        "another profiling tool is at work in the process (rocprofv3)",
+        "unset LD_PRELOAD, HSA_TOOLS_LIB and ROCP_TOOL_LIBRARIES",
     ),
     "hsa_init failed": Trouble(
         "rocprofv3 can't open the GPU", "let the user into the groups render and video, and pass /dev/kfd and /dev/dri"
     ),
 }
-"""What rocprofv3 says → why nothing can be counted in that pass."""
+"""What rocprofv3 says → why nothing can be counted in that pass.
+
+Source of words and remedies: rocprofiler-sdk's source and its documentation of ``rocprofv3-doctor``.
+"""
+
+_NO_COUNTER: Final = Trouble(
+    "this rocprofv3 has no such counter for the GPU", "see `rocprofv3 -L`, and use that of a later ROCm"
+)
+_LACKS_COUNTER = re.compile(r"Unable to find all counters for agent \S+ \((?:gpu-\d+, )?(\w+)\)")
 
 _BAD_OPTION = re.compile(r"^rocprofv3\S*: error:|No tracing options were enabled", re.M)
-_ERROR = re.compile(r"^(?:Fatal error:|[FE]\d{4,8}\b.*?\])\s*(.+)", re.M)
+_ERROR = re.compile(r"^(?:(?:\[rocprofv3\] )?Fatal error:|[FE]\d{4,8}\b.*?\])\s*(.+)", re.M)
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _ROCM_VERSION = re.compile(r"rocm_version:\s*(\d+(?:\.\d+)+)")
 _SDK_VERSION = re.compile(r"^\s*version:\s*(\d+)\.", re.M)
@@ -111,9 +121,15 @@ class Rocprof:
     def trouble(self, output: str) -> Trouble | None:
         """What it says against counting anything in a pass."""
         known = next((trouble for words, trouble in _TROUBLES.items() if words in output), None)
+        if self._lacks_counter(output):
+            known = known or _NO_COUNTER
         if known or not _BAD_OPTION.search(output):
             return known
         return Trouble(f"{self.tool} refuses its options: {_last_error(output)}", _REMEDY_OLD)
+
+    def _lacks_counter(self, output: str) -> bool:
+        """Whether the GPU lacks it: rocprofv3 asks all GPUs of the host, an APU's graphics among them."""
+        return self.metrics.target.architecture.name in _LACKS_COUNTER.findall(output)
 
     def last_words(self, output: str) -> str | None:
         """Its own error."""
@@ -177,9 +193,11 @@ def open_rocprof(target: Target) -> Rocprof:
 
 
 def find_rocprof(environment: Mapping[str, str] | None = None) -> str | None:
-    """Where rocprofv3 is: on the PATH, else where ROCm lies."""
+    """Where rocprofv3 is: on the PATH, else where ROCm lies, of several the newest."""
     environment = os.environ if environment is None else environment
-    roots = (environment.get("ROCM_PATH"), environment.get("ROCM_HOME"), _ROOT)
+    named = (environment.get(name) for name in ("ROCM_PATH", "ROCM_HOME", "ROCM_DIR"))
+    cores = sorted(_ROOT.glob("core-*"), key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)], reverse=True)
+    roots = (*named, _ROOT, *cores)
     places = [environment.get("PATH", ""), *(f"{root}/bin" for root in roots if root)]
     return shutil.which("rocprofv3", path=os.pathsep.join(places))
 

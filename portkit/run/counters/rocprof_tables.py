@@ -25,7 +25,6 @@ import contextlib
 import csv
 import io
 import math
-import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,8 +32,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from portkit.run.counters.markers import Grid
+from portkit.run.kernel_names import plain_name
 
-_SUFFIX = re.compile(r"(\.kd|\s*\[clone [^\]]*\])+$")
 _AXES = ("X", "Y", "Z")
 
 _TRACE_COLUMNS: Final = frozenset(
@@ -177,11 +176,6 @@ def _dispatch(row: Mapping[str, str], values: Mapping[int, Mapping[str, float]])
         int(row["End_Timestamp"]) - int(row["Start_Timestamp"]),
         counters=values.get(number, {}),
     )
-
-
-def plain_name(name: str) -> str:
-    """A kernel's name without what marks it as a descriptor or a clone."""
-    return _SUFFIX.sub("", name.strip())
 
 
 def _grid(sides: Sequence[int]) -> Grid:

@@ -2,7 +2,8 @@
 
 The rule is that of NVIDIA's: processes that compute count, those that only draw do not. The
 library lists whoever has opened a device; of these compute who has a queue of the kernel's
-compute driver (KFD) and holds memory of the device. It cannot see processes of other PID
+compute driver (KFD) and holds memory of the device, or occupies compute units: the runtime
+opens all GPUs of a host, whichever it then uses. The library cannot see processes of other PID
 namespaces or, in part, of other users; where more memory is in use than an idle device's and
 than those that it lists hold, somebody unseen holds it. Partitions of one package share
 memory and power, so that who computes on one counts on all.
@@ -27,6 +28,9 @@ from portkit.run.neighbours.use import Use, all_unknown
 
 HIDDEN_BYTES: Final = 1 << 30
 """Memory in use that no idle device shows: the firmware of an MI300X takes about 300 MB."""
+
+IDLE_BYTES: Final = 16 << 20
+"""Memory below which a process has opened a device and not used it: code and first tensors take more."""
 
 _KFD: Final = "/dev/kfd"
 _PROC: Final = Path("/proc")
@@ -78,10 +82,16 @@ def _use(library: Any, handles: Sequence[Any]) -> Use:
 
 
 def _computing(library: Any, listed: Iterable[Mapping[str, Any]]) -> set[int]:
-    """Processes that compute. Older libraries list each on every device: where it holds no memory, it is elsewhere."""
-    holding = {int(process["pid"]) for process in listed if _memory(process)}
-    of_driver = _compute_pids(library) if holding else set()
-    return {pid for pid in holding if pid in of_driver or _has_opened_kfd(pid)}
+    """Processes that compute. Older libraries list each on every device, of which it uses one."""
+    using = {int(process["pid"]) for process in listed if _uses(process)}
+    of_driver = _compute_pids(library) if using else set()
+    return {pid for pid in using if pid in of_driver or _has_opened_kfd(pid)}
+
+
+def _uses(process: Mapping[str, Any]) -> bool:
+    """Whether a process that has opened the device uses it; the units that it occupies are told from ROCm 7.0 on."""
+    units = process.get("cu_occupancy")
+    return _memory(process) >= IDLE_BYTES or (isinstance(units, int) and units > 0)
 
 
 def _compute_pids(library: Any) -> set[int]:

@@ -23,11 +23,11 @@ WRITTEN_LEFT: Final = 0.45
 """Share of the written bytes that a cache may still hold when the kernel ends: the largest L2 of a card is 96 MiB."""
 
 OCCUPANCY_OFF: Final = 0.15
-"""Most that achieved occupancy over all cycles may lie below the theory, as a share."""
+"""Most that achieved occupancy over all cycles may lie below the theory, as a share, the last round of blocks aside."""
 
 RATE_LOW: Final = 0.2
 RATE_HIGH: Final = 1.02
-"""Bounds of the bandwidth that was reached, as shares of the datasheet's."""
+"""Bounds of the bandwidth that was reached, as shares of the datasheet's, without what a cache may still hold."""
 
 
 class State(enum.StrEnum):
@@ -114,8 +114,14 @@ def _bandwidth(record: Record, milliseconds: float, target: Target) -> Checked:
     if target.memory_bandwidth_gbs is None:
         return Checked("bandwidth", State.UNKNOWN, f"{reached:.0f} GB/s; no datasheet to compare with")
     share = reached / target.memory_bandwidth_gbs
-    state = State.OK if RATE_LOW <= share <= RATE_HIGH else State.OFF
+    crossed = share * max(0.0, 1 - _cache_bytes(target) / moved) if moved else 0.0
+    state = State.OK if share >= RATE_LOW and crossed <= RATE_HIGH else State.OFF
     return Checked("bandwidth", state, f"{reached:.0f} GB/s, {100 * share:.0f} % of the datasheet's")
+
+
+def _cache_bytes(target: Target) -> float:
+    """Bytes of the largest cache, which may hold what was written when the kernel ends: 256 MiB on MI300X."""
+    return max(target.l2_mib or 0.0, target.last_level_cache_mib or 0.0) * (1 << 20)
 
 
 def _loaded(records: dict[str, Record]) -> Checked:
@@ -184,5 +190,11 @@ def _occupancy(record: Record, counters: Counters, counted: Counted) -> Iterator
         why = counters.nulls.get("fused.occupancy_achieved_elapsed_pct") or record.nulls.get("build") or "no reason"
         yield Checked("occupancy", State.UNKNOWN, why)
         return
-    state = State.OK if (1 - OCCUPANCY_OFF) * theory <= achieved <= theory + 1 else State.OFF
+    least = (1 - OCCUPANCY_OFF) * _filled(counted.waves_per_unit) * theory
+    state = State.OK if least <= achieved <= theory + 1 else State.OFF
     yield Checked("occupancy", state, f"{achieved:.1f} % achieved, {theory:.1f} % by registers and rules")
+
+
+def _filled(rounds: float | None) -> float:
+    """Share of the time's room that blocks fill where all take equally long: the last round is not full."""
+    return rounds / math.ceil(rounds) if rounds else 1.0

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 
+from portkit.model import FP8_FORMATS
 from portkit.run.signals.counting import compiled, counts
 
 _DOT = re.compile(r"\btt\.dot %[^\n]*? : tensor<[\dx]*x(\w+)> \*")
@@ -29,6 +30,7 @@ _COUNTED = {
     "max_nan": r"\barith\.(?:maximum|minimum)f ",
     "fp8_from": r"\btt\.fp_to_fp [^\n]*? : (?:tensor<[\dx]*x)?f8\w*>? ->",
     "fp8_to": r"\btt\.fp_to_fp [^\n]*-> (?:tensor<[\dx]*x)?f8",
+    **{f"fp8.{kind}": rf"^(?!\s*tt\.func)[^\n]*f8{kind.upper()}\b" for kind in FP8_FORMATS},
     "atomic_float": r"\btt\.atomic_rmw f\w+,",
     "atomic_compare": r"\btt\.atomic_cas ",
     "inline_asm": r"\btt\.elementwise_inline_asm ",

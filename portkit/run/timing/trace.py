@@ -22,6 +22,7 @@ import triton
 from torch.autograd.profiler import profile
 from torch.profiler import DeviceType
 
+from portkit.run.kernel_names import plain_name
 from portkit.run.timing.events import Functions
 
 MARKER = "portkit_marks_a_traced_call"
@@ -118,7 +119,7 @@ def _on_device(event: Any) -> bool:
 
 
 def _activity(event: Any) -> Activity:
-    return Activity(event.name(), event.correlation_id(), event.start_ns(), event.duration_ns())
+    return Activity(plain_name(event.name()), event.correlation_id(), event.start_ns(), event.duration_ns())
 
 
 def _sum(activities: Sequence[Activity]) -> Traced:

@@ -206,17 +206,21 @@ def trapping(x):
 
 
 @triton.jit
-def _asserted(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+def _asserted(x_ptr, y_ptr, n, most, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + i, mask=i < n)
-    tl.device_assert(x < 2, "too large")
+    tl.device_assert((x <= most) | (x != x), "too large", mask=i < n)  # fault
     tl.store(y_ptr + i, x * 2, mask=i < n)
 
 
-def asserted(x):
+def asserted(x, most=0.5):
     y = torch.empty_like(x)
-    _asserted[blocks(x)](x, y, x.numel(), BLOCK=BLOCK, debug=True)
+    _asserted[blocks(x)](x, y, x.numel(), most, BLOCK=BLOCK, debug=True)
     return y
+
+
+def asserted_rightly(x):
+    return asserted(x, float("inf"))
 
 
 @triton.jit
@@ -365,6 +369,7 @@ CASES = (
     declare("endless", endless, twice),
     declare("trapping", trapping, twice),
     declare("asserted", asserted, twice),
+    declare("asserted_rightly", asserted_rightly, twice),
     declare("printing", printing, twice),
     declare("misaligned_atomic", misaligned_atomic, twice),
     declare("misaligned_load", misaligned_load, two_bytes_on),

@@ -150,7 +150,7 @@ def _trace():
 
 
 class _Activity:
-    """A kernel as Kineto has it."""
+    """A kernel as Kineto has it, by the name of its descriptor."""
 
     def __init__(self, number, dispatch):
         self._number, self._dispatch = number, dispatch
@@ -164,7 +164,7 @@ class _Activity:
         return False
 
     def name(self):
-        return self._dispatch.name
+        return f"{self._dispatch.name}.kd"
 
     def correlation_id(self):
         return self._number

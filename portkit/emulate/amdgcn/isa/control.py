@@ -16,6 +16,7 @@ import numpy as np
 from portkit.emulate.amdgcn.addresses import BYTES, address_of
 from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
+from portkit.emulate.amdgcn.hostcalls import calls_host
 from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.registry import Build, Entry, base_name, join, table_of
 from portkit.emulate.amdgcn.machine import Machine, Mask
@@ -172,7 +173,9 @@ def _trap(decoder: Decoder) -> Step:
     site = decoder.instruction.site
 
     def step(machine: Machine) -> None:
-        raise Fault(Finding(Kind.TRAP, f"trap {' '.join(decoder.operands)}", site, machine.place(0, None)))
+        said = machine.host.complaints if machine.host else []
+        message = ": ".join((f"trap {' '.join(decoder.operands)}", *dict.fromkeys(line.strip() for line in said[:3])))
+        raise Fault(Finding(Kind.TRAP, message, site, machine.place(0, None)))
 
     return step
 
@@ -184,18 +187,43 @@ def _nothing(decoder: Decoder) -> Step:
 
 
 def _message(decoder: Decoder) -> Step:
-    """s_sendmsg: only the one that gives registers back at the end; others where a wave comes by.
+    """s_sendmsg: the one that gives registers back at the end, and the bell of calls to the host.
 
-    A kernel that may print or assert has one for the host, and mostly never sends it.
+    Others are refused where a wave comes by.
     """
     if decoder.operands == ("sendmsg(MSG_DEALLOC_VGPRS)",):
         return lambda machine: None
-    refusal = decoder.unsupported(f"message {' '.join(decoder.operands)}: services of the host are not there")
+    if decoder.operands == ("sendmsg(MSG_INTERRUPT)",) and calls_host(decoder.program):
+        return _ring
+    return _refusing(decoder, f"message {' '.join(decoder.operands)}: services of the host are not there")
+
+
+def _returning_message(decoder: Decoder) -> Step:
+    """s_sendmsg_rtn: LLVM has it behind a trap of RDNA3, where no wave comes by."""
+    target, _, message = decoder.operands[0].partition(", ")
+    decoder.scalar_result(target, Type.U32)
+    return _refusing(decoder, f"message {message}: services of the host are not there")
+
+
+def _halt(decoder: Decoder) -> Step:
+    """s_sethalt, likewise."""
+    decoder.need(1)
+    return _refusing(decoder, "a wave that halts: nobody is there who starts it again")
+
+
+def _refusing(decoder: Decoder, cause: str) -> Step:
+    """Refuses the instruction where a wave comes by."""
+    refusal = decoder.unsupported(cause)
 
     def step(machine: Machine) -> None:
         raise refusal
 
     return step
+
+
+def _ring(machine: Machine) -> None:
+    assert machine.host
+    machine.host.answer()
 
 
 _MODE = re.compile(r"hwreg\(HW_REG_(?:WAVE_)?MODE,\s*(\d+),\s*(\d+)\),\s*(\w+)")
@@ -257,6 +285,8 @@ TABLE: dict[str, Entry] = {
     "s_barrier_wait": Entry(_barrier_wait, sections.RDNA4_SOPP, RDNA4_ONLY),
     "s_trap": Entry(_trap, sections.SOPP),
     "s_sendmsg": Entry(_message, sections.SOPP),
+    "s_sendmsg_rtn_b32": Entry(_returning_message, sections.RDNA_SOP1, RDNA),
+    "s_sethalt": Entry(_halt, sections.SOPP),
     "s_setreg_imm32_b32": Entry(_set_mode, sections.SOPK),
     "s_denorm_mode": Entry(_denormals, sections.RDNA_SOPP, RDNA),
     "s_getpc_b64": Entry(_get_address, sections.SOP1),

@@ -28,23 +28,29 @@ from portkit.emulate.core.floats import exponent, fma32, fma32_unrounded
 _UP, _DOWN = 2.0**64, 2.0**-64
 
 
-def _float32s(*values: Array) -> list[Array]:
-    return list(np.broadcast_arrays(*(np.asarray(value, np.float32) for value in values)))
+def _alike(*values: Array) -> list[Array]:
+    """Float32 of one shape."""
+    arrays = [np.asarray(value, np.float32) for value in values]
+    shape = arrays[0].shape
+    return arrays if all(x.shape == shape for x in arrays) else list(np.broadcast_arrays(*arrays))
 
 
 def _scaled(x: Array, by: float) -> Array:
     return (x.astype(np.float64) * by).astype(np.float32)
 
 
+_LEAST, _SPAN, _SIZE = np.uint32(64 << 23), np.uint32(95 << 23), np.uint32(0x7FFF_FFFF)
+
+
 def _immoderate(denominator: Array, numerator: Array) -> Array:
     """Lanes that may need scaling or fixing: exponents beyond -63 to 31, in which quotients stay normal."""
-    beyond = [(exponent(x) - 64).view(np.uint32) >= 95 for x in (denominator, numerator)]
-    return beyond[0] | beyond[1]
+    beyond = [(np.asarray(x.view(np.uint32) & _SIZE) - _LEAST) >= _SPAN for x in (denominator, numerator)]
+    return np.asarray(beyond[0] | beyond[1])
 
 
 def divide_scale(value: Array, denominator: Array, numerator: Array) -> tuple[Array, Array]:
     """v_div_scale_f32: ``value`` (one of the other two) scaled, and whether v_div_fmas must undo it."""
-    value, denominator, numerator = _float32s(value, denominator, numerator)
+    value, denominator, numerator = _alike(value, denominator, numerator)
     lanes = _immoderate(denominator, numerator)
     if not lanes.any():
         return value, np.zeros((1, 1), np.bool_)
@@ -90,7 +96,7 @@ def divide_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
 
 def divide_fixup(quotient: Array, denominator: Array, numerator: Array) -> Array:
     """v_div_fixup_f32: special operands and the sign, around a quotient that is right elsewhere."""
-    quotient, denominator, numerator = _float32s(quotient, denominator, numerator)
+    quotient, denominator, numerator = _alike(quotient, denominator, numerator)
     fixed = np.copysign(quotient, numerator * np.sign(denominator))
     lanes = _immoderate(denominator, numerator) | ~np.isfinite(quotient)
     nothing = lanes & (numerator == 0) & (denominator != 0) & np.isfinite(denominator)

@@ -244,7 +244,7 @@ def _vector_load(addresses_of: Callable[[Decoder, Format], Addresses], layout: F
             words: Words = np.zeros((0, layout.words), np.uint32)
             if machine.some(live):
                 words = machine.load(site, machine.lanes_of(at, live), layout.bytes, live)
-            if live is machine.active or live.sum() == machine.active.sum():
+            if live is machine.active or np.count_nonzero(live) == np.count_nonzero(machine.active):
                 put_loaded(machine, index, layout, words, live)
             else:
                 put_loaded(machine, index, layout, _with_zeros(words, live, machine.active), machine.active)
@@ -256,7 +256,7 @@ def _vector_load(addresses_of: Callable[[Decoder, Format], Addresses], layout: F
 
 def _with_zeros(words: Words, live: Mask, active: Mask) -> Words:
     """Words of all active lanes: those that did not access memory read 0."""
-    filled = np.zeros((int(active.sum()), words.shape[1]), np.uint32)
+    filled: Words = np.zeros((np.count_nonzero(active), words.shape[1]), np.uint32)
     filled[live[active]] = words
     return filled
 

@@ -5,7 +5,7 @@ Sources: CDNA3 ISA "VOP3P Instructions", CDNA4 ISA the same (v_pk_minimum3_f16),
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from portkit.emulate.amdgcn.isa.extremes import maximum3, minimum3
 from portkit.emulate.amdgcn.isa.halves import by_overflow_mode, pack
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Machine
-from portkit.emulate.amdgcn.operands import Register, Type, constant, is_constant
+from portkit.emulate.amdgcn.operands import File, Register, Type, constant, is_constant
 from portkit.emulate.core import floats
 from portkit.emulate.core.floats import flush, fma32
 
@@ -43,6 +43,20 @@ def _half_of_pair(decoder: Decoder, text: str, high: int, negate: int) -> Read:
     return half
 
 
+def _half(decoder: Decoder, parts: Sequence[tuple[str, int, int]]) -> list[Read]:
+    """Sources of one of the two results."""
+    with decoder.half():
+        return [_half_of_pair(decoder, *part) for part in parts]
+
+
+def _written_by_halves(decoder: Decoder) -> int:
+    """First register of the two results."""
+    first = decoder.vector_indices(decoder.operands[0], 2, write=True)
+    for number, half in enumerate(decoder.uses.halves):
+        half.writes.add((File.VECTOR, first + number))
+    return first
+
+
 def _pairs(function: Callable[..., Any], sources: int) -> Build:
     def build(decoder: Decoder) -> Step:
         decoder.need(sources + 1)
@@ -57,8 +71,8 @@ def _pairs(function: Callable[..., Any], sources: int) -> Build:
                 strict=True,
             )
         )
-        reads = [[_half_of_pair(decoder, *part) for part in parts] for parts in (low, high)]
-        first = decoder.vector_indices(decoder.operands[0], 2, write=True)
+        reads = [_half(decoder, parts) for parts in (low, high)]
+        first = _written_by_halves(decoder)
 
         def step(machine: Machine) -> None:
             results = [np.asarray(function(*[read(machine) for read in half])) for half in reads]
@@ -75,10 +89,10 @@ def _move(decoder: Decoder) -> Step:
     decoder.need(3)
     decoder.ignore("op_sel_hi")
     reads = [
-        _half_of_pair(decoder, text, high, 0)
+        _half(decoder, [(text, high, 0)])[0]
         for text, high in zip(decoder.operands[1:], decoder.flags("op_sel", 2), strict=True)
     ]
-    first = decoder.vector_indices(decoder.operands[0], 2, write=True)
+    first = _written_by_halves(decoder)
 
     def step(machine: Machine) -> None:
         results = [np.array(read(machine)) for read in reads]

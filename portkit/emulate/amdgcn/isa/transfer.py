@@ -45,9 +45,10 @@ def transposed(words: Words, bits: int) -> Words:
     """
     waves, lanes, count = words.shape
     rows = words.reshape(waves, lanes // _GROUP, _GROUP * count)
-    elements = rows.view(np.uint16) if bits == 16 else unpack(rows, bits)
+    whole = {16: np.uint16, 8: np.uint8}.get(bits)
+    elements = rows.view(whole) if whole else unpack(rows, bits)
     columns = elements.reshape(waves, lanes // _GROUP, -1, _GROUP).swapaxes(2, 3)
-    joined = np.ascontiguousarray(columns).view(np.uint32) if bits == 16 else pack(columns, bits)
+    joined = np.ascontiguousarray(columns).view(np.uint32) if whole else pack(columns, bits)
     return joined.reshape(waves, lanes, count)
 
 

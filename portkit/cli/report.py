@@ -1,0 +1,236 @@
+"""``portkit report``: which kernels do not carry over and why, for a terminal, a page, a paper or CI."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import click
+
+from portkit.analysis.choice import choose
+from portkit.analysis.expected import expect
+from portkit.analysis.findings.rule import Finding
+from portkit.analysis.rows import Comparison, ComparisonRow, comparison
+from portkit.cli.merge import count_or_all
+from portkit.cli.names import names
+from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, write
+from portkit.plan.places import KernelPlaces, kernel_places
+from portkit.render.github import annotate, annotation_commands, job_summary, pull_request_comment
+from portkit.render.plots import FORMATS as PLOT_FORMATS
+from portkit.render.table import LAYOUTS, render
+from portkit.render.terminal.console import PIPED_WIDTH, make_console
+from portkit.render.terminal.overview import FINDINGS, print_overview
+from portkit.store.merge import Dataset, merge
+
+PATH = click.Path(path_type=Path)
+
+OVERVIEW: Final = "overview"
+TABLES: Final = tuple(name for name in sorted(LAYOUTS) if name not in ("github", "plain"))
+LAYOUT_NAMES: Final = (OVERVIEW, *TABLES, "github", "github-comment", "github-annotations")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a report is made of."""
+
+    paths: tuple[Path, ...]
+    dataset: Dataset
+    comparison: Comparison
+    findings: int | None  # the most that are told
+    matrix: Path | None  # of the kernels' places
+
+
+@click.command("report", short_help="Which kernels do not carry over and why, at a glance.")
+@click.argument("paths", nargs=-1, type=PATH)
+@click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
+@click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
+@click.option("--html", type=PATH, help="File to write: one page with all plots and cells, for a browser.")
+@click.option("--plots", type=PATH, help="Folder to write every plot to.")
+@click.option(
+    "--plot-format", type=click.Choice(sorted(PLOT_FORMATS)), default="svg", show_default=True, help="Of the plots."
+)
+@click.option("-o", "--output", type=PATH, help="File to write: .txt, .md, .tex, .csv, .json, .xml (JUnit).")
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(LAYOUT_NAMES),
+    help="Layout; by default of the file's ending, else the overview.",
+)
+@click.option(
+    "--findings",
+    "told",
+    metavar="N|all",
+    callback=count_or_all,
+    default=str(FINDINGS),
+    show_default=True,
+    help="How many findings to tell, or all.",
+)
+@click.option("--expect", "expected", metavar="TARGETS", default="", help="Exit with 1 where a target has no row.")
+@click.option("--reference", metavar="TARGET", help="Take ratios of all measured rows to this target.")
+@click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
+@click.option("--matrix", type=PATH, help="Matrix file that says where kernels stand.  [default: that of the reports]")
+def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
+    paths: tuple[Path, ...],
+    kernels: str,
+    targets: str,
+    html: Path | None,
+    plots: Path | None,
+    plot_format: str,
+    output: Path | None,
+    layout: str | None,
+    told: int | None,
+    expected: str,
+    reference: str | None,
+    triton: str | None,
+    matrix: Path | None,
+) -> int:
+    """Which kernels do not carry over and why, at a glance.
+
+    PATHS are reports, archives of reports, or folders of them; reports/local by default.
+
+    Of the layouts, github is a job's summary (>> $GITHUB_STEP_SUMMARY), github-comment the text of a
+    pull request's comment, and github-annotations are remarks on the kernels' lines for a step to print;
+    the tables are those of portkit merge.
+
+    With --html or --plots nothing else is shown unless asked for. Red cells do not change the exit code.
+    """
+    paths = paths or (Path("reports/local"),)
+    for file in (output, html):
+        if file is not None:
+            refuse_report(file, paths)
+    layout = _layout(layout, output)
+    dataset = merge(paths, triton)
+    whole = expect(comparison(dataset, reference, explain=told != 0), names(expected))
+    shown = Shown(paths, dataset, choose(whole, names(kernels), names(targets)), told, matrix)
+    if html is not None:
+        _write_page(shown, html)
+    if plots is not None:
+        _write_plots(shown, plots, plot_format)
+    if output is not None:
+        write(output, _text(shown, layout or OVERVIEW))
+        click.echo(f"{output}: {len(shown.comparison.rows)} rows of {len(dataset.headers)} reports", err=True)
+    elif layout is not None or (html is None and plots is None):
+        _show(shown, layout or OVERVIEW)
+    return _exit_code(shown.comparison)
+
+
+def _layout(asked: str | None, output: Path | None) -> str | None:
+    """The layout asked for or that of the file's ending; None where neither says."""
+    if asked is not None or output is None:
+        return asked
+    return layout_of(output, {**TABLE_SUFFIXES, ".md": "markdown", ".txt": OVERVIEW})
+
+
+def _show(shown: Shown, layout: str) -> None:
+    if layout == OVERVIEW:
+        print_overview(make_console(), shown.comparison, shown.findings, _next_steps(shown))
+    else:
+        click.echo(_text(shown, layout), nl=False)
+
+
+def _text(shown: Shown, layout: str) -> str:
+    return _WRITERS[layout](shown)
+
+
+def _overview(shown: Shown) -> str:
+    text = io.StringIO()
+    print_overview(make_console(text, PIPED_WIDTH), shown.comparison, shown.findings, _next_steps(shown))
+    return text.getvalue()
+
+
+def _next_steps(shown: Shown) -> list[str]:
+    """Commands that say more of the same reports."""
+    paths = shlex.join(str(path) for path in shown.paths)
+    rules = [finding.rule for finding in shown.comparison.findings[:1]]
+    return (
+        [
+            f"portkit show {shlex.quote(_telling(shown.comparison).label)} {paths}",
+            *(f"portkit explain {rule}" for rule in rules),
+            f"portkit merge {paths}",
+            f"portkit report {paths} --html report.html",
+        ]
+        if shown.comparison.rows
+        else []
+    )
+
+
+def _telling(comparison: Comparison) -> ComparisonRow:
+    """The row to look at first: one that is not good, of the first finding, with a time, or the first."""
+    tests: Sequence[Callable[[ComparisonRow], bool]] = (
+        lambda row: not row.status.good,
+        lambda row: any(_is_about(each, row) for each in comparison.findings[:1]),
+        lambda row: row.median_ms is not None,
+    )
+    chosen = (row for test in tests for row in comparison.rows if test(row))
+    return next(chosen, comparison.rows[0])
+
+
+def _is_about(finding: Finding, row: ComparisonRow) -> bool:
+    same = (finding.kernel, finding.direction, finding.shape, finding.dtype)
+    return same == (row.kernel, row.direction, row.shape, row.dtype) and row.target in finding.targets
+
+
+def _annotations(shown: Shown) -> str:
+    found = annotate(shown.comparison, _places(shown), partial(_kernel_names, shown.dataset))
+    return annotation_commands(found) + "\n" if found else ""
+
+
+def _places(shown: Shown) -> Mapping[str, KernelPlaces]:
+    """Where kernels stand, by the matrix that is named, else by those here that the reports name."""
+    if shown.matrix is not None:
+        return kernel_places(shown.matrix)
+    files = [Path(name) for name in dict.fromkeys(header.matrix for header in shown.dataset.headers)]
+    if missing := [file.name for file in files if not file.is_file()]:
+        click.echo(f"warning: no {', '.join(missing)} here, so no line is named: --matrix names it", err=True)
+    return {name: place for file in files if file.is_file() for name, place in kernel_places(file).items()}
+
+
+def _kernel_names(dataset: Dataset, finding: Finding) -> Sequence[str]:
+    """Triton kernels of the cells that a finding is about."""
+    about = (finding.kernel, finding.direction, finding.shape, finding.dtype)
+    launches = (
+        launch.kernel
+        for row in dataset.rows
+        for cell in (row.record.cell,)
+        if (cell.case, cell.direction, cell.shape, cell.dtype) == about and cell.target in finding.targets
+        for launch in (row.record.build.counted if row.record.build else ())
+    )
+    return list(dict.fromkeys(launches))
+
+
+def _of_table(layout: str) -> Callable[[Shown], str]:
+    return lambda shown: render(shown.comparison, layout, shown.findings)
+
+
+_WRITERS: Final[Mapping[str, Callable[[Shown], str]]] = {
+    OVERVIEW: _overview,
+    **{name: _of_table(name) for name in TABLES},
+    "github": lambda shown: job_summary(shown.comparison),
+    "github-comment": lambda shown: pull_request_comment(shown.comparison),
+    "github-annotations": _annotations,
+}
+
+
+def _write_page(shown: Shown, file: Path) -> None:
+    from portkit.render.html import page  # noqa: PLC0415 (templates are read when a page is asked for)
+
+    write(file, page(shown.comparison, shown.dataset))
+    click.echo(f"{file}: {file.stat().st_size / 1e6:.1f} MB, for a browser", err=True)
+
+
+def _write_plots(shown: Shown, folder: Path, layout: str) -> None:
+    from portkit.render.plots import export  # noqa: PLC0415
+
+    written = export(shown.comparison, shown.dataset, folder, layout)
+    click.echo(f"{folder}: {len(written)} plots", err=True)
+
+
+def _exit_code(shown: Comparison) -> int:
+    for name in shown.missing:
+        click.echo(f"MISSING: no row of {name}", err=True)
+    return 1 if shown.missing else 0

@@ -1,0 +1,214 @@
+// The views of the page. Each gives its title, puts its nodes into a place, and returns what to do when the
+// filters change. A view to come needs a line in VIEWS alone.
+
+const KIND_TITLES = {
+  roofline: "Roofline",
+  speedups: "Speedup against each baseline",
+  depth: "Occupancy against registers",
+  variants: "Variants by target",
+  transfers: "Transfer penalties",
+  cascade: "Performance portability",
+  distances: "Numeric distance between targets",
+};
+
+const OLDER = "of an older source of the cell than its other rows";
+
+const kernelAddress = (page) => `#/kernel/${encodeURIComponent(page)}`;
+
+/** Shape, dtype and variant of a row: a line of a kernel's own map. */
+const operationOf = (app, row) => ["shape", "dtype", "variant"].map((name) => app.rows.value(name, row)).join(" ");
+
+// Cells of the table of rows
+
+/** What a column shows of a row. */
+function rowCell(app, column, row) {
+  const value = app.rows.value(column.name, row);
+  const special = SPECIAL_CELLS[column.name];
+  if (special) return special(app, row, value);
+  if (value === null) return column.number ? dash(app.rows.reason(column.name, row)) : "";
+  return column.number ? figure(value) : value;
+}
+
+const SPECIAL_CELLS = {
+  page: (app, row, value) => h("a", { href: kernelAddress(value) }, value),
+  target: (app, row, value) => (app.rawCells.has(row) ? h("a", { href: `#/cell/${row}` }, value) : value),
+  evidence: (app, row, value) => {
+    const older = app.rows.older(row) ? h("span", { "data-why": OLDER }, " †") : null;
+    return h("span", {}, ...evidenceMark(app, value, { named: true }), older);
+  },
+  status: (app, row) => {
+    const standing = app.rows.value("standing", row).replace(" ", "-");
+    const expected = app.rows.expected(row) ? " (expected)" : null;
+    const why = app.rows.value("cause", row);
+    return h("span", { class: `standing ${standing}`, "data-why": why }, ...statusWords(app, row), expected);
+  },
+};
+
+function rowsTable(app, name) {
+  const columns = app.data.columns.map((column) => column.name).filter((each) => each !== "standing");
+  return new Table(app, name, columns, (column, row) => rowCell(app, column, row));
+}
+
+function rawNote(chunk = null) {
+  const left = chunk?.cells_left_out;
+  const more = left ? ` ${plural(left, "more cell")} with findings had no room.` : "";
+  const command = h("code", {}, "portkit show CELL");
+  return h("p", { class: "muted small" }, "Linked targets show every raw field.", more, " Of all others ", command, " does.");
+}
+
+// Overview
+
+const overview = {
+  title: () => "Overview",
+  async show(app, place) {
+    const name = "Kernels by target";
+    const signs = new Map(app.data.kernels.map((each) => [each.page, each.sign]));
+    const heat = new Heat(app, (row) => app.rows.value("page", row), kernelAddress, name, signs);
+    place.append(h("section", {}, h("h2", {}, name), legend(app), heat.element));
+    const cascades = (await app.chunkOf(null)).plots;
+    if (cascades.length) {
+      const drawn = app.plots.section("Cascade over targets", cascades);
+      place.append(h("section", {}, h("h2", {}, "Performance portability"), drawn));
+    }
+    return { filter: (rows) => { heat.rows = rows; } };
+  },
+};
+
+/** Marks of the evidences that rows here have. */
+function legend(app) {
+  const used = new Set(app.rows.texts("evidence"));
+  const line = ([name, { means }]) =>
+    h("li", {}, ...evidenceMark(app, name, { named: true }), h("span", { class: "muted" }, ` ${means}`));
+  const known = Object.entries(app.data.evidence).filter(([name]) => used.has(name));
+  return h("ul", { class: "legend", "aria-label": "Evidence" }, ...known.map(line));
+}
+
+// A kernel
+
+const kernel = {
+  title: (app, page) => page,
+  async show(app, place, page) {
+    const known = app.data.kernels.find((each) => each.page === page);
+    if (!known) return nothing(place, "No such kernel", `No row is of a kernel ${page}.`);
+    const chunk = await app.chunkOf(page);
+    const heat = new Heat(app, (row) => operationOf(app, row), () => null, `Operations of ${page} by target`);
+    const table = rowsTable(app, `Rows of ${page}`);
+    place.append(
+      h("h2", {}, page),
+      verdict(known),
+      findingsOf(app, page, chunk),
+      h("section", {}, h("h3", {}, "Operations by target"), legend(app), heat.element),
+      h("div", { class: "kinds" }, ...Object.keys(KIND_TITLES).map((kind) => kindSection(app, chunk, kind))),
+      h("section", {}, h("h3", {}, "Rows"), table.element, rawNote(chunk)),
+    );
+    const own = (rows) => rows.filter((row) => app.rows.value("page", row) === page);
+    return { filter: (rows) => { heat.rows = own(rows); table.rows = own(rows); } };
+  },
+};
+
+function nothing(place, title, why) {
+  place.append(h("h2", {}, title), h("p", {}, why));
+  return {};
+}
+
+function verdict(known) {
+  const where = known.bad.length ? `: ${known.bad.join(", ")}` : "";
+  const sign = h("span", { class: "sign", "aria-hidden": "true" }, known.sign);
+  return h("p", { class: "verdict" }, sign, ` ${known.carry}${where}`);
+}
+
+/** Findings that pass a test, each with its place among all. */
+function findingsWhere(app, test) {
+  return app.data.findings.map((finding, place) => ({ finding, place })).filter(({ finding }) => test(finding));
+}
+
+function findingsOf(app, page, chunk) {
+  const own = findingsWhere(app, (finding) => finding.page_of === page);
+  const cards = own.map(({ finding, place }, i) =>
+    findingCard(app, finding, place, { open: i === 0, excerpts: chunk.excerpts }));
+  const none = h("p", { class: "muted" }, "None.");
+  return h("section", { class: "findings" }, h("h3", {}, `Findings (${own.length})`), ...(own.length ? cards : [none]));
+}
+
+function kindSection(app, chunk, kind) {
+  const plots = chunk.plots.filter((plot) => plot.kind === kind);
+  return plots.length ? app.plots.section(KIND_TITLES[kind], plots) : null;
+}
+
+// Rows, findings, hosts
+
+const rowsView = {
+  title: () => "Rows",
+  async show(app, place) {
+    const table = rowsTable(app, "All rows");
+    place.append(h("h2", {}, "Rows"), legend(app), table.element, rawNote());
+    return { filter: (rows) => { table.rows = rows; } };
+  },
+};
+
+const MOST_CARDS = 100;
+
+const findingsView = {
+  title: () => "Findings",
+  async show(app, place) {
+    const list = h("div", { class: "findings" });
+    const status = h("span", { class: "muted", role: "status" });
+    let words = [];
+    const says = (finding) => words.every((word) => JSON.stringify(finding).toLowerCase().includes(word));
+    const update = () => {
+      const shown = findingsWhere(app, (finding) => app.filters.allowsFinding(finding) && says(finding));
+      list.replaceChildren(...shown.slice(0, MOST_CARDS).map(({ finding, place }) => findingCard(app, finding, place)));
+      const all = plural(shown.length, "finding");
+      status.textContent = shown.length > MOST_CARDS ? `the gravest ${MOST_CARDS} of ${all}: filter or search` : all;
+    };
+    const input = settled((event) => {
+      words = event.target.value.trim().toLowerCase().split(/\s+/);
+      update();
+    });
+    const search = h("input", { type: "search", "aria-label": "Search findings", placeholder: "Search", input });
+    place.append(h("h2", {}, "Findings"), h("div", { class: "bar" }, search, status), list);
+    return { filter: update };
+  },
+};
+
+const hosts = {
+  title: () => "Hosts and versions",
+  async show(app, place) {
+    place.append($("hosts").content.cloneNode(true));
+    return {};
+  },
+};
+
+// One cell with all of its fields
+
+const cell = {
+  title: (app, name) => {
+    const row = Number(name);
+    const known = row < app.rows.all.length;
+    return known ? `${app.rows.label(row)} on ${app.rows.value("target", row)}` : "No such cell";
+  },
+  async show(app, place, name) {
+    const row = Number(name);
+    const chunk = await app.chunkOf(app.rawCells.get(row) ?? null);
+    const found = chunk.cells.find((each) => each.row === row);
+    if (!found) return nothing(place, "No such cell", "Its raw fields are not in this file: portkit show has them.");
+    const page = app.rows.value("page", row);
+    const back = h("a", { href: kernelAddress(page) }, `← ${page}`);
+    place.append(h("h2", { class: "long" }, found.label), h("p", {}, back), fields(found.fields));
+    return {};
+  },
+};
+
+/** Plain values as nested lists of names. */
+function fields(value) {
+  const nested = (each) => each !== null && typeof each === "object";
+  if (Array.isArray(value)) {
+    if (!value.some(nested)) return document.createTextNode(value.join(", ") || "none");
+    return h("ol", { class: "raw" }, ...value.map((each) => h("li", {}, fields(each))));
+  }
+  if (!nested(value)) return document.createTextNode(String(value));
+  const lines = Object.entries(value).flatMap(([name, each]) => [h("dt", {}, name), h("dd", {}, fields(each))]);
+  return h("dl", { class: "raw" }, ...lines);
+}
+
+const VIEWS = { "": overview, kernel, findings: findingsView, rows: rowsView, hosts, cell };

@@ -1,0 +1,31 @@
+"""What a plot is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Values = Sequence[Mapping[str, Any]]
+Spec = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One plot: the values that its kind's specification draws."""
+
+    kind: str  # roofline, speedups, …: a key of ``KINDS``
+    page: str | None  # kernel, and its direction if backward; None: of all kernels
+    operation: str | None  # shape, dtype and variant; None: of several
+    title: str
+    alt: str  # what a reader who can't see it is told
+    datasets: Mapping[str, Values]
+    height: int  # pixels; of one panel where there are several
+    detail: str = ""  # what tells it from another of its kind and operation
+
+    @property
+    def name(self) -> str:
+        """Name of its file without an ending, unique among plots of a comparison."""
+        parts = (part for part in (self.page, self.operation, self.kind, self.detail) if part)
+        return re.sub(r"[^A-Za-z0-9]+", "-", " ".join(parts)).strip("-").lower()

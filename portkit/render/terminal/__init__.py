@@ -1,0 +1,1 @@
+"""What commands show on a terminal, by rich: coloured there, plain elsewhere, for any width."""

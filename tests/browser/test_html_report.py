@@ -1,0 +1,278 @@
+"""The HTML report in a real browser: quiet, self-contained, filtered, sorted, walked through with keys."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import many_targets
+import pytest
+from html_pages import unfold
+from many_targets import TARGETS
+
+KERNELS = ("softmax", "softmax backward", "fan_in", "attention", *many_targets.HOSTILE)
+VIEWS = ("#/", "#/findings", "#/rows", "#/hosts", "#/cell/0", *(f"#/kernel/{quote(name, safe='')}" for name in KERNELS))
+
+
+def texts(page, selector: str) -> list[str]:
+    return [text.strip() for text in page.locator(selector).all_inner_texts()]
+
+
+def column(page, head: str) -> list[str]:
+    heads = [text.split("\n")[0].rstrip(" ↑↓") for text in page.locator("table.rows thead th").all_inner_texts()]
+    return texts(page, f"table.rows tbody td:nth-child({heads.index(head) + 1})")
+
+
+def sort_by(page, name: str) -> None:
+    page.locator(f'[data-sort="{name}"]').click()
+
+
+def choose(page, name: str, *values: str) -> None:
+    page.locator(f'[data-filter="{name}"] > summary').click()
+    for value in values:
+        page.locator(f'[data-filter="{name}"] input[value="{value}"]').check()
+    page.keyboard.press("Escape")
+
+
+def test_the_kept_report_opens_in_silence(opened, kept):
+    report = opened(kept)
+    for view in ("#/", "#/kernel/softmax", "#/rows", "#/findings", "#/hosts"):
+        report.goto(view)
+    assert report.said == []
+    assert {url.partition("#")[0] for url in report.asked} <= {kept, "about:blank"}
+    page = report.goto("#/")
+    assert "No row here was run on an AMD GPU." in page.locator("#summary").inner_text()
+
+
+def test_a_script_of_another_origin_or_inline_may_not_run(opened, made_up):
+    page = opened(made_up).goto()
+    page.evaluate("""() => {
+        const script = document.createElement("script");
+        script.textContent = "document.title = 'owned'";
+        document.body.append(script);
+    }""")
+    assert page.title() != "owned"
+
+
+def test_the_summary_names_what_does_not_carry_over_first(opened, made_up):
+    page = opened(made_up).goto()
+    lines = texts(page, ".kernels li")
+    assert next(line.split("\n")[0] for line in lines if line.startswith("✕")) == "✕attention does not carry over"
+    assert "mi300x, rx7900xtx: Results differ beyond the rounding model; no verdict on a100" in lines[0]
+    assert lines[-1].startswith("–softmax backward known on one target alone")
+
+
+def test_the_map_shows_the_worst_status_with_its_evidence(opened, made_up):
+    page = opened(made_up).goto()
+    row = page.locator("table.heat tbody tr", has=page.locator("th", has_text="attention"))
+    cells = [re.sub(r"\s+", " ", text) for text in row.locator("td").all_inner_texts()]
+    assert cells == [
+        "● measured ✓ passed",
+        "● measured ? weak_check",
+        "● measured ✕ wrong_result",
+        "○ compiled ✕ out_of_resources",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metric", "of_fan_in"),
+    [
+        ("Speedup", ["3.6", "2.882", "3.716", "2.308"]),
+        ("Registers", ["52", "52", "84", "84"]),
+        ("Occupancy theoretical", ["48", "48", "16", "16"]),
+        ("Occupancy achieved", ["44"] * 4),
+        ("Share of bound", ["94.5", "75.64", "97.53", "60.59"]),
+        ("Spills", ["0"] * 4),
+    ],
+)
+def test_the_map_switches_to_the_worst_of_each_figure(opened, made_up, metric, of_fan_in):
+    page = opened(made_up).goto()
+    page.locator(".segments label", has_text=metric).click()
+    row = page.locator("table.heat tbody tr", has=page.locator("th", has_text="fan_in"))
+    assert [text.split()[-1] for text in row.locator("td").all_inner_texts()] == of_fan_in
+
+
+def test_filters_narrow_map_table_and_findings_alike(opened, made_up):
+    page = opened(made_up).goto()
+    choose(page, "vendor", "AMD")
+    assert texts(page, "table.heat thead tr:last-child th") == ["mi300x", "rx7900xtx"]
+    page.locator("nav a", has_text="Rows").click()
+    page.wait_for_selector("#view[data-view=rows]")
+    assert set(column(page, "target")) == {"mi300x", "rx7900xtx"}
+    choose(page, "evidence", "compiled")
+    assert column(page, "status") == ["✕ out_of_resources"]
+    assert "1 row of" in page.locator("#filters").inner_text()
+    page.get_by_role("button", name="Clear filters").click()
+    assert set(column(page, "target")) == set(TARGETS)
+    choose(page, "page", "softmax")
+    choose(page, "dtype", "float32")
+    page.locator("nav a", has_text="Findings").click()
+    page.wait_for_selector("#view[data-view=findings]")
+    assert all("softmax" in text for text in texts(page, "#view .finding > summary"))
+
+
+def test_rows_sort_both_ways_with_unknown_last_and_are_found_by_words(opened, made_up):
+    page = opened(made_up).goto("#/rows")
+    sort_by(page, "speedup")
+    falling = column(page, "speedup")
+    known = [float(text) for text in falling if "–" not in text]
+    assert known == sorted(known, reverse=True)
+    assert len(known) > 20
+    assert all("unknown" in text for text in falling[len(known) :])
+    sort_by(page, "speedup")
+    assert [float(text) for text in column(page, "speedup") if "–" not in text] == sorted(known)
+    assert page.locator("th[aria-sort=ascending]").count() == 1
+    page.locator("#view input[type=search]").fill("fan_in mi300x")
+    page.wait_for_timeout(250)
+    assert set(column(page, "kernel")) == {"fan_in"}
+    assert set(column(page, "target")) == {"mi300x"}
+
+
+def test_a_kernels_name_leads_to_its_page_and_a_target_to_its_raw_fields(opened, made_up):
+    page = opened(made_up).goto("#/rows")
+    page.locator("table.rows a", has_text="fan_in").first.click()
+    page.wait_for_selector("#view[data-view=kernel]")
+    assert page.locator("#view h2").first.inner_text() == "fan_in"
+    page.locator("table.rows a", has_text="mi300x").first.click()
+    page.wait_for_selector("#view[data-view=cell]")
+    assert page.locator("#view h2").inner_text().startswith("fan_in[mi300x-")
+    raw = page.locator("#view dl.raw").first.inner_text()
+    for field in (
+        "registers_per_thread",
+        "cell_key",
+        "unfused_bytes",
+        "occupancy_achieved_elapsed_pct",
+        "speedup_kernel",
+    ):
+        assert field in raw
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kinds"),
+    [
+        ("softmax", {"roofline", "speedups", "variants", "transfers", "cascade", "distances"}),
+        ("fan_in", {"roofline", "speedups", "depth", "cascade"}),
+    ],
+)
+def test_each_plot_has_marks_for_every_target(opened, made_up, kernel, kinds):
+    page = opened(made_up).goto(f"#/kernel/{kernel}")
+    assert {each.get_attribute("data-kind") for each in page.locator("section.kind").all()} == kinds
+    for kind in kinds:
+        plot = page.locator(f"section[data-kind={kind}] .plot")
+        marks = plot.locator("svg .role-mark [aria-label]").evaluate_all(
+            "marks => marks.map(mark => mark.getAttribute('aria-label'))"
+        )
+        told = " ".join([*marks, *plot.locator("svg text").all_text_contents(), plot.get_attribute("aria-label")])
+        assert [target for target in TARGETS if target not in told] == [], kind
+        assert len(marks) >= len(TARGETS) - (kind == "distances"), kind  # which are to one of the targets
+
+
+def test_the_overviews_cascade_has_a_line_a_kernel(opened, made_up):
+    page = opened(made_up).goto()
+    marks = page.locator("section[data-kind=cascade] svg .mark-symbol.role-mark [aria-label]")
+    told = " ".join(marks.evaluate_all("marks => marks.map(mark => mark.getAttribute('aria-label'))"))
+    assert all(kernel in told for kernel in ("softmax", "fan_in", "attention"))
+
+
+def test_another_operation_of_a_plot_is_drawn_when_chosen(opened, made_up):
+    page = opened(made_up).goto("#/kernel/fan_in")
+    section = page.locator("section[data-kind=speedups]")
+    section.locator("select").select_option(label="32x4096 float32 w8, trace")
+    page.wait_for_timeout(300)
+    assert "32x4096" in section.locator("figcaption").inner_text()
+    section.locator("summary").click()
+    assert "3.78" in section.locator("table").inner_text()  # 3.6 × 1.05, on the trace
+
+
+def test_the_lines_of_ir_behind_a_finding_stand_side_by_side(opened, made_up):
+    page = opened(made_up).goto("#/kernel/softmax")
+    card = page.locator(".finding", has_text="PK303")
+    card.locator("summary").click()
+    card.locator(".excerpts").wait_for()
+    heads = texts(card, "figcaption")
+    assert [head.split()[0] for head in heads] == ["mi300x", "a100"]
+    assert "amdgcn" in heads[0]
+    assert "ptx" in heads[1]
+    assert [line.split(maxsplit=1)[1] for line in texts(card, "pre .match")] == [
+        "v_exp_f32 v3, v1",
+        "v_ldexp_f32 v3, v3, v4",
+        "ex2.approx.f32 %f3, %f1;",
+    ]
+
+
+def test_every_view_opens_in_silence_asks_for_nothing_and_hostile_names_are_inert(opened, made_up):
+    report = opened(made_up)
+    for view in VIEWS:
+        page = report.goto(view)
+        unfold(page)
+        assert "owned'" in page.content()
+        assert page.title() != "owned"
+        assert page.locator("img, b > b, script[src]").count() == 0
+        assert page.locator("#view script, #summary script").count() == 0
+    assert report.said == []
+    assert {url.partition("#")[0] for url in report.asked} <= {made_up, "about:blank"}
+
+
+def test_a_map_is_one_stop_of_the_tab_key_and_walked_through_with_arrows(opened, made_up):
+    page = opened(made_up).goto()
+    assert page.locator('table.heat td[tabindex="0"]').count() == 1
+    page.locator('table.heat td[tabindex="0"]').focus()
+    page.keyboard.press("ArrowDown")
+    assert "on NVIDIA H200: passed; measured" in page.locator(".readout").inner_text()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("End")
+    told = page.locator(".readout").inner_text()
+    assert told.startswith("attention on")
+    assert "shared memory 131072 B > 65536 B" in told
+    assert "compiled" in told
+
+
+def test_a_dash_tells_its_reason_in_focus_and_on_hover(opened, made_up):
+    page = opened(made_up).goto("#/rows")
+    choose(page, "evidence", "compiled")
+    cell = page.locator("table.rows tbody td", has=page.locator(".dash")).first
+    cell.focus()
+    tip = page.locator(".tip")
+    assert tip.is_visible()
+    assert tip.inner_text() == "only a GPU has a time"
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
+    cell.locator(".dash").hover()
+    assert tip.is_visible()
+
+
+def test_the_theme_turns_and_plots_turn_with_it(opened, made_up):
+    page = opened(made_up).goto()
+    ink = "getComputedStyle(document.body).color"
+    before = page.evaluate(ink)
+    page.get_by_role("button", name="Light or dark").click()
+    page.wait_for_timeout(300)
+    assert page.evaluate(ink) != before
+    axis = page.locator("section[data-kind=cascade] svg .role-axis-label text").first
+    assert axis.get_attribute("fill") == "#e6edf3"
+
+
+def test_nothing_is_wider_than_a_phone_but_what_scrolls_itself(opened, made_up):
+    report = opened(made_up, width=390)
+    for view in VIEWS:
+        page = report.goto(view)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+    page = report.goto("#/rows")
+    page.evaluate("for (const each of document.querySelectorAll('details.filter')) each.open = true")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_an_unknown_kernel_or_cell_is_said(opened, made_up):
+    report = opened(made_up)
+    assert "No such kernel" in report.goto("#/kernel/none").locator("#view").inner_text()
+    assert "No such cell" in report.goto("#/cell/9999").locator("#view").inner_text()
+    assert "No such cell" in report.goto("#/cell/x").locator("#view").inner_text()
+
+
+def test_without_scripts_the_summary_is_whole(browser, made_up):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(made_up)
+    assert "attention" in page.locator(".kernels").inner_text()
+    assert "need JavaScript" in page.content()
+    context.close()
