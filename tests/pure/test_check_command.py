@@ -6,13 +6,17 @@ from pathlib import Path
 
 import factories
 import pytest
+from ruamel.yaml import YAML
 
+import portkit
+from portkit.cli import COMMANDS, main
 from portkit.cli import check as command
-from portkit.cli import main
 from portkit.model import CaseSource, CellResult, Check, Evidence, Outcome, Status
 from portkit.run.kept_checks import Call, Kept, keep, kept_report
 from portkit.store.journal import Journal
 from portkit.targets.catalog import load_catalog
+
+ROOT = Path(portkit.__file__).parents[1]
 
 KERNEL = """
 import triton
@@ -204,3 +208,16 @@ def test_a_damaged_note_is_no_answer(call, report):
     (note,) = report.parent.glob("*.kept")
     note.write_bytes(b"[")
     assert kept_report(report.parent, call) is None
+
+
+@pytest.mark.parametrize("name", [".pre-commit-hooks.yaml", ".pre-commit-config.yaml"])
+def test_hooks_of_pre_commit_name_commands_that_are_there(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    read = YAML(typ="safe").load(text)
+    hooks = read if isinstance(read, list) else read["repos"][0]["hooks"]
+    assert hooks
+    for hook in hooks:
+        assert {"id", "name", "entry", "language"} <= hook.keys()
+        command, *words = hook["entry"].split()
+        assert command in ("portkit", "ruff", "mypy", "lint-imports")
+        assert command != "portkit" or words[0] in COMMANDS
