@@ -26,7 +26,8 @@ products read, and leave the registers free (with pointers 475, with 128 queries
 where a mask counts rows, so that nothing here asks for it.
 The gradients of the first take 3.95 ms (2.71, 5.41).
 On sm_90 the launch of dK and dV spills 24 to 392 bytes a thread (Triton 3.7.1, heads of 128) and is still the
-fastest tried: blocks that do not spill took 1.5 times as long.
+fastest tried: blocks that do not spill took 1.1 to 2.5 times as long. What a program holds by descriptors, masked
+steps without a pipeline, or no last loop where rows fill their blocks, do not end it.
 
 P and dS are rounded to the inputs' dtype before they enter a product, as the unfused chain
 rounds them. Products of float32 are not allowed tf32: ``ieee``.

@@ -16,7 +16,8 @@ The chain is unrolled when compiled: each N is a binary of its own. A shape is
     flops    N an element.
 
 Measured on an H200, bfloat16 (Triton 3.6; least bytes over time, as a share of the copy bandwidth of
-the same run): 97 % for N = 2, 100 % for 8, 96 % for 32; registers 32 throughout.
+the same run): 96 % for N = 2 and 8, 94 % for 32, where torch.compile has 96, 95 and 92 %: the same
+program, whose places change from run to run. Registers 32 throughout.
 
 Sources:
     1. S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009: a chain walks

@@ -4,10 +4,10 @@
     .venv/bin/python scripts/suite_goals.py [REPORT...] [--check] [-o FILE]
     .venv/bin/python scripts/suite_goals.py [--quick] [--folder DIR] [--check] [-o FILE] [-- OPTIONS OF PYTEST]
 
-Without a REPORT it runs ``goals.yaml`` by ``pytest --benchmark`` and takes that report: what takes longest to
-compile comes last in it. With --quick it leaves out torch.compile's mode max-autotune, whose search takes half
-of the time. Each record is written as soon as its cell is done, and a run that is interrupted gives its table,
-too; with --folder it goes on with a run there that is not whole.
+Without a REPORT it runs ``goals.yaml`` by ``pytest --benchmark``, twice: first without torch.compile's mode
+max-autotune, whose search takes half of the time, then with it, what takes longest to compile last. --quick leaves
+the second run out. Each record is written as soon as its cell is done, and a run that is interrupted gives its
+table, too; with --folder it goes on with runs there that are not whole.
 
 Times are medians on device events, caches flushed, functions interleaved. A share is the fewest bytes of the
 work model over time, over the copy bandwidth that the same run measured; TFLOP/s are the work model's
@@ -36,6 +36,7 @@ ROOT = Path(__file__).parents[1]
 MATRIX = ROOT / "goals.yaml"
 COMPILED = ("compile", "compile_max_autotune")
 UNKNOWN = "–"
+GRACE_SECONDS = 2.0  # for a run to end by the signal that this script got
 FORWARD, BACKWARD = Direction.FORWARD, Direction.BACKWARD
 Shape = tuple[int, ...]
 
@@ -279,36 +280,60 @@ def _copy(probe: DeviceProbe) -> str:
     return f"{probe.target}, copy bandwidth {'unknown' if probe.copy_gbs is None else f'{probe.copy_gbs:.0f} GB/s'}"
 
 
-def run(folder: Path, tier: str, options: Sequence[str]) -> Path:
-    """Run the cells of the goals, or go on with a run of them in that folder; the report's path.
+def run(folder: Path, quick: bool, options: Sequence[str]) -> list[Path]:
+    """Run the cells of the goals, or go on with runs of them in that folder; the reports' paths.
 
     Raises:
-        SystemExit: the run wrote no report.
+        SystemExit: no run wrote a report.
     """
+    for tier in ("quick",) if quick else ("quick", "full"):
+        if not _until_it_ends(_command(folder / tier, tier, options)):
+            break
+    found = [path for tier in ("quick", "full") for path in sorted((folder / tier).glob("*.jsonl"))[-1:]]
+    if not found:
+        sys.exit("the run wrote no report; see its output above")
+    return found
+
+
+def _command(folder: Path, tier: str, options: Sequence[str]) -> list[str]:
     begun = sorted(folder.glob("*.jsonl"))
     resumed = ("--portkit-resume", str(begun[-1])) if begun and read_report(begun[-1]).partial else ()
     fixed = ("--portkit-target", "h200", "--portkit-counters", "off", "--portkit-emulate", "off")
     command = [sys.executable, "-m", "pytest", "--benchmark", "-q", "-p", "no:cacheprovider", *fixed, *resumed]
-    command += ["--portkit-matrix", str(MATRIX), "--portkit-tier", tier, "--portkit-report", str(folder), *options]
-    _until_it_ends(command)
-    found = sorted(folder.glob("*.jsonl"))
-    if not found:
-        sys.exit("the run wrote no report; see its output above")
-    return found[-1]
+    return [
+        *command,
+        "--portkit-matrix",
+        str(MATRIX),
+        "--portkit-tier",
+        tier,
+        "--portkit-report",
+        str(folder),
+        *options,
+    ]
 
 
-def _until_it_ends(command: Sequence[str]) -> None:
-    """Run a command. One that fails, or that a signal ends, leaves its report all the same."""
+def _until_it_ends(command: Sequence[str]) -> bool:
+    """Run a command; False where a signal ended it. One that fails, or is ended so, leaves its report all the same."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with subprocess.Popen(command, cwd=ROOT) as child:
             try:
                 child.wait()
             except KeyboardInterrupt:
-                child.send_signal(signal.SIGINT)
-                child.wait()
+                _end(child)
+                return False
+            return True
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Wait for a command that may have had the signal, too; else pass it on."""
+    try:
+        child.wait(GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGINT)
+        child.wait()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -316,13 +341,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT")
     parser.add_argument("--quick", action="store_true", help="without torch.compile's max-autotune")
-    parser.add_argument("--folder", type=Path, help="where the run's report goes; one there that is not whole goes on")
+    parser.add_argument("--folder", type=Path, help="where the runs' reports go; those there that are not whole go on")
     parser.add_argument("--check", action="store_true", help="exit code 1 where a goal is not met")
     parser.add_argument("-o", "--output", type=Path, help="a file for the table")
     own, options = _split(arguments)
     chosen = parser.parse_args(own)
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="suite-goals-"))
-    paths = chosen.reports or [run(folder.resolve(), "quick" if chosen.quick else "full", options)]
+    paths = chosen.reports or run(folder.resolve(), chosen.quick, options)
     text, all_met = rendered([read_report(path) for path in paths])
     print(text, end="")
     if chosen.output:

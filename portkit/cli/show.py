@@ -43,7 +43,7 @@ def command(names: tuple[str, ...], words: str | None, *, as_json: bool, triton:
     for number, view in enumerate(views):
         if number:
             console.print()
-        print_cell(console, view, dataset.paths)
+        print_cell(console, view, dataset)
 
 
 def _data(view: CellView) -> Mapping[str, Any]:

@@ -130,20 +130,20 @@ def try_baselines(case: KernelCase, cell: Cell, done: Evaluation, wanted: Wanted
     return Tried(found, calls, trials)
 
 
-def call_of(
-    case: KernelCase, cell: Cell, name: str, inputs: Mapping[str, Any], upstream: Upstream = ()
-) -> Callable[[], object]:
-    """What one sample times of a baseline, which was right before, on copies of the inputs.
+def calls_of(
+    case: KernelCase, cell: Cell, name: str, upstream: Upstream = ()
+) -> Callable[[Mapping[str, Any]], Callable[[], object]]:
+    """What one sample times of a baseline, which was right before, on inputs that it may write to.
 
     Args:
         case: the case.
         cell: a cell of it.
         name: of the baseline.
-        inputs: left as they are.
         upstream: for backward, the gradients that come in.
     """
     _fresh_compiler()
-    return _sampled(_function(case, name), case, cell, _copies(inputs), upstream)
+    function = _function(case, name)
+    return lambda inputs: _sampled(function, case, cell, inputs, upstream)
 
 
 def _sampled(

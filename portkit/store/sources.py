@@ -48,6 +48,10 @@ class Sources:
             except ReportError as error:
                 raise _named(error, file, named) from error
 
+    def in_archive(self, path: Path) -> bool:
+        """Whether a file was unpacked from an archive, and is gone when the command has ended."""
+        return any(path.is_relative_to(folder.name) for folder in self._unpacked)
+
     def _add_file(self, file: Path, named: Path) -> None:
         self._files[os.path.realpath(file)] = file, named
 

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import re
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -144,7 +145,7 @@ def shown(made, tmp_path, width=100, others=()):
     dataset = merge([tmp_path])
     text = io.StringIO()
     for view in cell_views(dataset, find_cells(dataset.rows, made.cell.label(made.evidence))):
-        print_cell(make_console(text, width), view, dataset.paths)
+        print_cell(make_console(text, width), view, dataset)
     return text.getvalue()
 
 
@@ -190,6 +191,14 @@ def test_a_blob_that_is_not_beside_the_report_is_named_as_absent(tmp_path):
     text = shown(record(blobs={"log": "ab" * 32}), tmp_path)
     assert f"log  {tmp_path}" in text
     assert "absent: the report was moved without its folder" in text
+
+
+def test_a_blob_of_an_archive_is_named_by_its_place_in_it(tmp_path):
+    with tarfile.open(tmp_path / "h200.tgz", "w:gz") as archive:
+        archive.add(KEPT, "kept")
+    text = run("-k", "softmax h200 measured", tmp_path / "h200.tgz")
+    (line,) = [line for line in text.split("\n") if line.startswith("fingerprint  ")]
+    assert re.fullmatch(r"fingerprint  \S+\.blobs/(..)/\1[0-9a-f]{62} in the archive  [\d,]+ B", line)
 
 
 def test_no_line_but_paths_is_longer_than_the_terminal(tmp_path):

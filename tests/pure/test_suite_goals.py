@@ -147,17 +147,29 @@ def test_those_beside_which_most_modes_of_the_compiler_were_timed_count(goals, t
     assert verdicts(goals, quick, full)["rms_norm, 16384×4096"] == "missed: ≥ 1.00× compile or liger"
 
 
+def tiers_of(commands):
+    return [command[command.index("--portkit-tier") + 1] for command in commands]
+
+
 def test_a_run_that_is_not_whole_goes_on(goals, tmp_path, monkeypatch):
     commands = []
-    monkeypatch.setattr(goals, "_until_it_ends", commands.append)
-    begun = Journal.create(tmp_path, dataclasses.replace(factories.header(), cells=0))
-    assert goals.run(tmp_path, "quick", ["-x"]) == begun.path
+    monkeypatch.setattr(goals, "_until_it_ends", lambda command: commands.append(command) or True)
+    begun = Journal.create(tmp_path / "quick", dataclasses.replace(factories.header(), cells=0))
+    assert goals.run(tmp_path, True, ["-x"]) == [begun.path]
     assert commands[0][commands[0].index("--portkit-resume") + 1] == str(begun.path)
-    assert commands[0][commands[0].index("--portkit-tier") + 1] == "quick"
     assert commands[0][-1] == "-x"
     begun.finish("complete")
-    goals.run(tmp_path, "full", [])
-    assert "--portkit-resume" not in commands[1]
+    assert goals.run(tmp_path, False, []) == [begun.path]
+    assert tiers_of(commands) == ["quick", "quick", "full"]
+    assert all("--portkit-resume" not in command for command in commands[1:])
+
+
+def test_after_a_signal_no_other_run_begins(goals, tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(goals, "_until_it_ends", commands.append)
+    with pytest.raises(SystemExit, match="wrote no report"):
+        goals.run(tmp_path, False, [])
+    assert tiers_of(commands) == ["quick"]
 
 
 def test_a_signal_ends_the_run_and_not_the_table(goals, tmp_path):
@@ -171,5 +183,5 @@ except KeyboardInterrupt:
 """
     timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
-    goals._until_it_ends([sys.executable, "-c", child])
+    assert goals._until_it_ends([sys.executable, "-c", child]) is False
     assert told.read_text() == "interrupted"

@@ -22,6 +22,10 @@ WIDTH: Final = 480
 """Pixels of a plot that has no width of its own."""
 
 
+COLUMNS: Final = 3
+"""Entries of a legend beside each other in that width."""
+
+
 def export(comparison: Comparison, dataset: Dataset, folder: Path, layout: str = "svg") -> tuple[Path, ...]:
     """Write every plot of a comparison to a file of its own.
 
@@ -62,7 +66,7 @@ def specification(plot: Plot) -> dict[str, Any]:
         "$schema": SCHEMA,
         "title": {"text": plot.title, "subtitle": " ".join(part for part in (plot.page, plot.operation) if part)},
         "description": plot.alt,
-        "config": LIGHT,
+        "config": {**LIGHT, "legend": {**LIGHT["legend"], "columns": COLUMNS}},
         **({} if "width" in kind.spec or "facet" in kind.spec else {"width": WIDTH}),
         "datasets": {name: list(values) for name, values in plot.datasets.items()},
         **sized(plot),

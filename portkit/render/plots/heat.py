@@ -62,7 +62,7 @@ def _plot(metric: Metric, cells: Sequence[HeatCell]) -> Plot:
         kind="heat",
         page=None,
         operation=metric.title,
-        title=f"{metric.title}{unit}",
+        title=f"Kernels by target{unit}",
         alt=f"Kernels by targets: {metric.means}. Marks: ● measured, ◐ emulated, ○ compiled, ◇ interpreted.",
         height=22 * len({cell.page for cell in cells}),
         datasets={"cells": list(_values(metric, cells))},

@@ -20,6 +20,7 @@ from portkit.model import Record
 from portkit.render.columns import NONE, one_line
 from portkit.render.rows import fields
 from portkit.store.journal import blob_path
+from portkit.store.merge import Dataset
 
 PARTS: Final = ("outcome", "build", "verdict", "timing", "baselines", "work", "asked")
 """Parts of a record that have a heading of their own."""
@@ -30,13 +31,13 @@ _HEAD: Final = (
 )
 
 
-def print_cell(console: Console, view: CellView, paths: Mapping[str, str]) -> None:
+def print_cell(console: Console, view: CellView, dataset: Dataset) -> None:
     """Write all of one cell.
 
     Args:
         console: where to.
         view: the cell.
-        paths: run id → report, whose side folder has the blobs.
+        dataset: merged reports; its side folders have the blobs.
     """
     record = view.record
     style = "bold green" if record.outcome.status.good else "bold red"
@@ -47,7 +48,7 @@ def print_cell(console: Console, view: CellView, paths: Mapping[str, str]) -> No
     _print_findings(console, view.findings)
     for title, lines in _sections(view):
         _print_section(console, title, lines)
-    _print_blobs(console, view, Path(paths[record.run_id]))
+    _print_blobs(console, view, dataset)
 
 
 def _sections(view: CellView) -> Iterator[tuple[str, Iterable[Field]]]:
@@ -134,13 +135,16 @@ def _print_findings(console: Console, found: Sequence[Finding]) -> None:
         console.print(Padding(Text(f"{each.explanation} Remedy: {each.remedy}"), (0, 0, 0, 2)))
 
 
-def _print_blobs(console: Console, view: CellView, report: Path) -> None:
+def _print_blobs(console: Console, view: CellView, dataset: Dataset) -> None:
     counters = view.row.counters.blobs if view.row.counters else {}
     blobs = {**view.record.blobs, **{f"counters.{name}": address for name, address in counters.items()}}
     if not blobs:
         return
     _print_title(console, "in the side folder")
+    report = Path(dataset.paths[view.record.run_id])
+    archived = dataset.sources is not None and dataset.sources.in_archive(report)
     for name, address in blobs.items():
         path = blob_path(report, address)
+        place = f"{path.relative_to(report.parent)} in the archive" if archived else path
         size = f"{path.stat().st_size:,} B" if path.is_file() else "absent: the report was moved without its folder"
-        console.print(Text(f"{name}  {path}  {size}"), soft_wrap=True)
+        console.print(Text(f"{name}  {place}  {size}"), soft_wrap=True)

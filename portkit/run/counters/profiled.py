@@ -2,9 +2,10 @@
 
 ``python -m portkit.run.counters.profiled FOLDER`` reads its orders from the folder and
 appends there what it does. Outside of a range nothing is profiled: compilation, tuning and
-warm-up come first, then the flush that the timing uses, and the call, a few times over. A task that raises
-costs itself; one that leaves the device unusable ends the program, and another goes on
-without it.
+warm-up come first, then the flush that the timing uses, and the call, a few times over. Inputs
+and results lie in memory as they do for the timing: copies of the inputs are taken in turn, and
+the last results stay alive. A task that raises costs itself; one that leaves the device unusable
+ends the program, and another goes on without it.
 
 Autograd runs on this thread here, since a range is its thread's.
 """
@@ -14,11 +15,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +31,7 @@ import torch
 from portkit.errors import CaseError
 from portkit.model import CaseSource, Cell, Direction, KernelCase, Platform, Stage, Target
 from portkit.run import stages
-from portkit.run.baselines import call_of
+from portkit.run.baselines import calls_of
 from portkit.run.calls import Upstream, timed_call, upstream_for
 from portkit.run.classify import describe
 from portkit.run.counters import Task, marker_ranges, nvtx_ranges
@@ -39,11 +41,13 @@ from portkit.run.load import load_case
 from portkit.run.pinned import device_answers, only_device
 from portkit.run.reference import unfused
 from portkit.run.scrub import scrub
+from portkit.run.timing.events import Call
 from portkit.run.timing.flush import Flush, flush_size, make_flush
+from portkit.run.timing.places import at_places, results_that_fit, scattered
 from portkit.run.timing.samples import FUSED
 
 WARMUP = 3
-"""Calls before the one that is counted: the first compiles and tunes."""
+"""Calls before the first that is counted, where the inputs have no copies; else twice as many as copies."""
 
 FLUSHES = 4
 
@@ -96,8 +100,8 @@ def _count(task: Task, load: Callable[[CaseSource], KernelCase], target: Target,
     for function in task.functions:
         stages.enter(Stage.RUN)
         try:
-            call = _call(case, cell, function, inputs, upstream)
-            _call_in_ranges(call, task.ranges_of(function), flush, _ranges_for(target))
+            calls = _calls(case, cell, function, upstream)
+            _call_in_ranges(_in_turn(calls, inputs), task.ranges_of(function), flush, _ranges_for(target))
         except Exception as error:
             say(Step(Kind.FAILED, task.number, function, _cause(error)))
         else:
@@ -115,13 +119,14 @@ def _begin_profiling(ranges: ModuleType) -> None:
         torch.cuda.synchronize()
 
 
-def _call(
-    case: KernelCase, cell: Cell, function: str, inputs: dict[str, Any], upstream: Upstream
-) -> Callable[[], object]:
+def _calls(
+    case: KernelCase, cell: Cell, function: str, upstream: Upstream
+) -> Callable[[Mapping[str, Any]], Callable[[], object]]:
+    """What is counted of a function, on given inputs."""
     if function != FUSED:
-        return call_of(case, cell, function, inputs, upstream)
+        return calls_of(case, cell, function, upstream)
     params = case.variants[cell.variant]
-    return timed_call(lambda **given: case.fused(**given, **params), case, cell, inputs, upstream)
+    return lambda inputs: timed_call(lambda **given: case.fused(**given, **params), case, cell, inputs, upstream)
 
 
 @functools.cache
@@ -130,11 +135,18 @@ def _flush(nbytes: int) -> Flush:
     return replace(make_flush(nbytes), reads=FLUSHES)
 
 
-def _call_in_ranges(call: Callable[[], object], names: Sequence[str], flush: Flush, ranges: ModuleType) -> None:
-    for _ in range(WARMUP):
+def _in_turn(make: Callable[[Mapping[str, Any]], Callable[[], object]], inputs: Mapping[str, Any]) -> Iterator[Call]:
+    """Calls on copies of the inputs, one after the other, each of them warmed up; results lie elsewhere each time."""
+    places = at_places(lambda copies: {"": make(copies)}, inputs)
+    calls = [place[""] for place in scattered(places, results_that_fit(places[0]))]
+    for _, call in zip(range(max(WARMUP, 2 * len(calls))), itertools.cycle(calls), strict=False):
         call()
+    return itertools.cycle(calls)
+
+
+def _call_in_ranges(calls: Iterator[Call], names: Sequence[str], flush: Flush, ranges: ModuleType) -> None:
     stages.enter(Stage.TIMING)
-    for name in names:
+    for name, call in zip(names, calls, strict=False):
         flush()
         torch.cuda.synchronize()
         with ranges.counted(name):

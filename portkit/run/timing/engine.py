@@ -21,7 +21,7 @@ from portkit.run.device_state import Monitor
 from portkit.run.timing.events import Functions, Prepare, Sample, held, hold_for, sample_rounds
 from portkit.run.timing.flush import Flush, make_flush
 from portkit.run.timing.modes import captured, warm
-from portkit.run.timing.order import SEED, shuffled
+from portkit.run.timing.order import SEED, drawn
 from portkit.run.timing.places import results_that_fit, scattered
 from portkit.run.timing.readings import Readings
 from portkit.run.timing.rounds import Bounds, Rounds, until_settled
@@ -58,7 +58,7 @@ def measure(places: Sequence[Functions], options: Options, monitor: Monitor) -> 
 
     Args:
         places: name → call; called before, so that nothing is left to compile. Several have
-            the same names, on inputs that lie elsewhere: each round takes the next of them.
+            the same names, on inputs that lie elsewhere: each call takes the next of them.
         options: how.
         monitor: reads the device's clocks and temperature between rounds.
     """
@@ -96,7 +96,7 @@ class _Engine:
         self.late = {name: sum(each.late for each in rounds.column(name)) for name in self.places[0]}
 
     def trace(self) -> None:
-        turns = shuffled(itertools.cycle(self.places))
+        turns = drawn(self.places)
 
         def sample(rounds: int) -> Sequence[dict[str, Traced]]:
             self.readings.tick(self._busy)
@@ -137,7 +137,7 @@ class _Engine:
     def _between_events(
         self, mode: str, places: Sequence[Functions], before: Prepare, seconds: float
     ) -> Rounds[Sample]:
-        turns = shuffled(itertools.cycle(places))
+        turns = drawn(places)
         hold = hold_for(places[0], before)
         prepare = held(hold, before)
 

@@ -9,18 +9,26 @@ complete block design: a round is a block). Needs no torch.
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+Functions = Mapping[str, Callable[[], object]]
 
 SEED = 0
 """Of the draw: each clock and each mode of a cell begins it anew."""
 
 
-def shuffled(rounds: Iterable[Mapping[str, Callable[[], object]]]) -> Iterator[Mapping[str, Callable[[], object]]]:
-    """The same rounds, each in an order of its own."""
-    draw = random.Random(SEED)
-    for functions in rounds:
-        yield {name: functions[name] for name in _drawn(draw, functions)}
+def drawn(places: Sequence[Functions]) -> Iterator[Functions]:
+    """Rounds without end, each in an order of its own; call by call, they take the places in turn.
+
+    A call so never finds its inputs as the call before left them: that makes some kernels faster by
+    up to 4 % on an H200, flushed caches or not (translations of addresses that are still known, most
+    likely), and the first of a round alone would lack it.
+    """
+    draw, turns = random.Random(SEED), itertools.cycle(places)
+    while True:
+        yield {name: next(turns)[name] for name in _drawn(draw, places[0])}
 
 
 def orders(names: Collection[str], rounds: int, seed: int) -> list[list[str]]:
