@@ -306,12 +306,32 @@ class KernelCase:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """A call that is captured as it is, without a kernel case: a function with its arguments, or a whole script.
+
+    Arguments are texts as :mod:`portkit.plan.arguments` reads them, named or, with an empty
+    name, by position.
+    """
+
+    function: str  # dotted name within its file or module: rms_norm, RMSNorm.apply; empty for a script
+    arguments: tuple[tuple[str, str], ...] = ()
+    init: tuple[tuple[str, str], ...] = ()  # arguments that a class is made with, before it is called
+    grid: tuple[int, ...] = ()  # of a kernel that is launched itself
+    backward: bool = False  # whether gradients of its outputs are taken, too
+    script: tuple[str, ...] = ()  # path of a script and its own arguments
+    root: str | None = None  # folder that modules are imported from, before all others
+    small: tuple[tuple[str, str], ...] = ()  # arguments of the emulated call that differ
+    reference: CaseSource | None = None  # function with the same arguments that emulated results are held against
+
+
+@dataclass(frozen=True, slots=True)
 class CaseSource:
     """Where a kernel case is declared: a file or an importable module."""
 
     name: str  # name of the case in the matrix
     path: str | None = None  # absolute path of a kernel file
     module: str | None = None  # dotted import path of an installed module
+    check: Check | None = None  # what is called there, if it declares no kernel case
 
     def __str__(self) -> str:
         return self.path or self.module or self.name

@@ -18,16 +18,19 @@ from portkit import __version__
 from portkit.errors import PortkitError
 
 COMMANDS = {
+    "check": "Build any kernel for any target: what it needs there, and what differs.",
     "diff": "Source, IR, assembly and resources of a kernel on two targets.",
     "doctor": "What this host can do, and each gap with its remedy.",
     "emulate": "Hold the instruction emulator against results that a GPU recorded.",
     "explain": "What a finding means: why, what it costs, what to change.",
     "findings": "What differs between targets, why, what it costs and what to change.",
     "gate": "Fail where a kernel became slower or worse than in a baseline.",
+    "init": "A matrix and one case to start from.",
     "merge": "Merge reports of any number of hosts into one table.",
     "new": "A kernel case that works, with its test, to write one's own into.",
     "occupancy": "Theoretical occupancy of a configuration on a target.",
     "report": "Which kernels do not carry over and why, at a glance.",
+    "schema": "The JSON schema of a matrix, for editors.",
     "selftest": "Test this host's GPU against what portkit says of it.",
     "show": "Everything about one cell.",
     "targets": "The catalogue of GPUs.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -33,12 +34,12 @@ def command(name: str, matrix: Path) -> None:
     _check_name(name)
     content = _with_kernel(matrix, name)
     files = {
-        matrix.parent / "kernels" / f"{name}.py": _filled("kernel", name, matrix),
-        matrix.parent / "tests" / f"test_{name}.py": _filled("test", name, matrix),
+        matrix.parent / "kernels" / f"{name}.py": filled("kernel", name, matrix),
+        matrix.parent / "tests" / f"test_{name}.py": filled("test", name, matrix),
     }
-    _refuse_what_is_there(files)
+    refuse_what_is_there(files)
     for path, text in {**files, matrix: content}.items():
-        _write(path, text)
+        write_text(path, text)
         click.echo(path)
     click.echo(f"\nIt runs as it is: pytest --benchmark --portkit-matrix {matrix} -k {name}, and pytest {[*files][1]}")
 
@@ -51,15 +52,19 @@ def _check_name(name: str) -> None:
         )
 
 
-def _refuse_what_is_there(files: dict[Path, str]) -> None:
+def refuse_what_is_there(files: Iterable[Path], remedy: str = "take another name") -> None:
+    """See that no file is there yet.
+
+    Raises:
+        CaseError: one is.
+    """
     for path in files:
         if path.exists():
-            raise CaseError(
-                "is there already, and nothing is written over", place=str(path), remedy="take another name"
-            )
+            raise CaseError("is there already, and nothing is written over", place=str(path), remedy=remedy)
 
 
-def _filled(template: str, name: str, matrix: Path) -> str:
+def filled(template: str, name: str, matrix: Path) -> str:
+    """A file of the skeleton for a case of this name and a matrix."""
     text = (resources.files("portkit.cli") / "skeleton" / f"{template}.txt").read_text(encoding="utf-8")
     title = name.replace("_", " ").capitalize()
     return Template(text).substitute(name=name, title=title, matrix=matrix.name)
@@ -68,7 +73,7 @@ def _filled(template: str, name: str, matrix: Path) -> str:
 def _with_kernel(matrix: Path, name: str) -> str:
     """The matrix's text with one more entry, after the last of ``kernels``."""
     if not matrix.exists():
-        return _filled("matrix", name, matrix)
+        return filled("matrix", name, matrix)
     if name in {kernel.source.name for kernel in read_matrix(matrix).kernels}:
         raise MatrixError(f"{name} is among its kernels already", place=str(matrix), remedy="take another name")
     text = matrix.read_text(encoding="utf-8")
@@ -83,7 +88,12 @@ def _with_kernel(matrix: Path, name: str) -> str:
     return f"{text[:end]}\n{indent[1] if indent else '  '}{name}:{text[end:]}"
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a file, and the folders above it.
+
+    Raises:
+        CaseError: the disk refuses.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode())

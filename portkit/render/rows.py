@@ -201,6 +201,12 @@ COLUMNS: Final[tuple[Column[ComparisonRow], ...]] = (
 """What is shown of a row, behind the columns that say which cell it is."""
 
 
+def named_columns(names: Iterable[str]) -> list[Column[ComparisonRow]]:
+    """Columns of the comparison by their heads in one line, as ``spills B/thread``, in this order."""
+    heads = {" ".join(" ".join(column.head).split()): column for column in COLUMNS}
+    return [heads[name] for name in names]
+
+
 def kernel_columns(comparison: Comparison) -> list[Column[ComparisonRow]]:
     """The columns that say which operation a row is of; the direction where any row is of a backward pass."""
     return [column for column in KERNEL_COLUMNS if comparison.backward or column.name != "direction"]

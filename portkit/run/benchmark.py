@@ -121,7 +121,7 @@ def prepare(
             targets=selection,
             present=present,
             partitions=partitions_of(host.devices),
-            emulatable=_emulatable(targets.values()),
+            emulatable=emulatable(targets.values()),
             emulate=emulate,
             triton=introspection.host.triton,
             resolve=lambda name: catalog.get(name).name,
@@ -130,7 +130,7 @@ def prepare(
     return Prepared(matrix, plan, introspection, targets)
 
 
-def _emulatable(targets: Iterable[Target]) -> tuple[str, ...]:
+def emulatable(targets: Iterable[Target]) -> tuple[str, ...]:
     """Targets whose machine code the instruction interpreter runs."""
     from portkit.emulate.amdgcn.architecture import ARCHITECTURES  # noqa: PLC0415 (loads NumPy)
 

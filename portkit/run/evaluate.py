@@ -102,7 +102,9 @@ def work_of(case: KernelCase, cell: Cell) -> tuple[Work | None, dict[str, str]]:
     """
     model = case.work_model(cell.direction)
     if model is None:
-        return None, {"work": "the case has no backward_work, and its work model is that of the forward pass"}
+        backward = cell.direction is Direction.BACKWARD
+        why = "no backward_work, and its work model is that of the forward pass" if backward else "no work model"
+        return None, {"work": f"the case has {why}"}
     try:
         work = model(cell.shape, cell.dtype)
     except Exception as error:

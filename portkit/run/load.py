@@ -15,6 +15,7 @@ from types import ModuleType
 
 from portkit.errors import CaseError, nearest
 from portkit.model import CaseSource, KernelCase
+from portkit.run.checked import case_of
 
 
 def load_case(source: CaseSource) -> KernelCase:
@@ -22,8 +23,11 @@ def load_case(source: CaseSource) -> KernelCase:
 
     Raises:
         CaseError: the import failed, no case is declared, or the name is
-            missing or declared twice.
+            missing or declared twice; of a check, its function is not there or does
+            not take the arguments.
     """
+    if source.check is not None:
+        return case_of(source, source.check, import_source)
     cases = declared_cases(import_source(source), place=str(source))
     if source.name not in cases:
         raise CaseError(

@@ -45,6 +45,14 @@ def source_hash(source: CaseSource) -> str:
     return digest([trees, packages])
 
 
+def own_files(source: CaseSource) -> frozenset[Path]:
+    """Files that the hash of a source covers; its own alone where another can't be read."""
+    try:
+        return frozenset(_scope(source).trees)
+    except CaseError:
+        return frozenset({Path(source.path).resolve()} if source.path else ())
+
+
 def check_executed(source: CaseSource) -> None:
     """See that Python imported the sources that the hash covers, once the case is loaded.
 

@@ -22,14 +22,17 @@ from typing import Protocol
 
 from portkit.errors import CaseError
 from portkit.model import Cell, CellResult, Evidence, Outcome, Shape, Stage, Status, Target
+from portkit.plan.check import small_call
 from portkit.run import stages
 from portkit.run.baselines import DeviceLostError, Wanted
 from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
 from portkit.run.ceilings.probe import probe_device
+from portkit.run.checked import naming_imports
 from portkit.run.classify import describe
 from portkit.run.emulated import emulate_cell, emulate_from_here
 from portkit.run.interpret import interpret_cell
+from portkit.run.interpreted_calls import with_interpreter
 from portkit.run.jobs import (
     Compiling,
     DeviceAnswers,
@@ -168,7 +171,8 @@ def _builder(job: Job, connection: Messages) -> Means:
     capture(recorder, answers, mode)
     with mode:
         case = load_case(job.source)
-    return Means(with_texts(Builder(case, recorder, answers, mode, job.seed).build_cell, recorder.texts))
+    build = with_texts(Builder(case, recorder, answers, mode, job.seed).build_cell, recorder.texts)
+    return Means(naming_imports(build) if job.source.check else build)
 
 
 def _emulator(job: Job, connection: Messages) -> Means:
@@ -183,10 +187,15 @@ def _emulator(job: Job, connection: Messages) -> Means:
         on_compiled=lambda: stages.enter(Stage.RUN),
     )
     emulator = emulate_from_here(recorder, answers, mode, job.lane_instructions)
+    source = job.source if job.source.check is None else replace(job.source, check=small_call(job.source.check))
     with mode:
-        case = load_case(job.source)
-    case = emulator.counting(claimed(mode, case))
-    return Means(with_texts(lambda cell: emulate_cell(case, cell, emulator, recorder, seed=job.seed), recorder.texts))
+        case = load_case(source)
+    case = claimed(mode, case)
+    if source.check and source.check.reference is None:
+        case = with_interpreter(case, source)
+    case = emulator.counting(case)
+    run = with_texts(lambda cell: emulate_cell(case, cell, emulator, recorder, seed=job.seed), recorder.texts)
+    return Means(naming_imports(run) if source.check else run)
 
 
 def _interpreter(job: Job, connection: Messages) -> Means:

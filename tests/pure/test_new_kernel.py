@@ -1,9 +1,12 @@
 """``portkit new``: what it writes, and what it refuses."""
 
+import json
+
 import pytest
 
 from portkit.cli import main
 from portkit.plan.matrix import read_matrix
+from portkit.targets.catalog import load_catalog
 
 MATRIX = """\
 version: 1
@@ -77,3 +80,42 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
     (tmp_path / "kernels").write_text("a file where a folder should be")
     assert main(["new", "scaled"]) == 2
     assert "kernels/scaled.py: can't be written" in capsys.readouterr().err
+
+
+def test_init_writes_a_matrix_a_case_and_its_schema(tmp_path, capsys):
+    assert main(["init", "mine"]) == 0
+    said = capsys.readouterr().out
+    written = ["kernels/bias_relu.py", "tests/test_bias_relu.py", "matrix.yaml", "matrix.schema.json"]
+    assert said.splitlines()[:4] == [f"mine/{name}" for name in written]
+    assert "cd mine; pytest --benchmark" in said
+    matrix = read_matrix(tmp_path / "mine" / "matrix.yaml")
+    assert [kernel.source.name for kernel in matrix.kernels] == ["bias_relu"]
+    assert matrix.tiers["quick"]["bias_relu"].variants == ("w4",)
+    assert (tmp_path / "mine" / "matrix.yaml").read_text().startswith("# yaml-language-server: $schema=matrix.schema")
+    for target in matrix.targets:
+        load_catalog().get(target)
+
+
+def test_init_writes_nothing_over(tmp_path, capsys):
+    (tmp_path / "matrix.yaml").write_text(MATRIX)
+    assert main(["init"]) == 2
+    said = capsys.readouterr().err
+    assert "matrix.yaml: is there already, and nothing is written over" in said
+    assert "`portkit new NAME` adds a case to a matrix" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["matrix.yaml"]
+
+
+def test_init_into_a_file(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["init", "file"]) == 2
+    assert "file: is no folder" in capsys.readouterr().err
+
+
+def test_schema_is_that_of_the_reader(tmp_path, capsys):
+    assert main(["schema", "matrix"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {"version", "kernels", "targets", "tiers"} <= set(printed["properties"])
+    assert main(["schema", "matrix", "-o", "m.json"]) == 0
+    assert json.loads((tmp_path / "m.json").read_text()) == printed
+    assert main(["schema", "report"]) == 2
+    assert "'report' is not 'matrix'" in capsys.readouterr().err

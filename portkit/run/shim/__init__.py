@@ -24,6 +24,7 @@ from portkit.run.shim.refusals import (
     UnknownTime,
     UnknownTimeError,
 )
+from portkit.run.shim.tools import stand_in_tools
 from portkit.run.shim.torch_cuda import patch_torch_cuda
 
 __all__ = [
@@ -58,7 +59,10 @@ def install(target: Target, *, backing: str = "meta") -> tuple[Answers, ClaimDev
         The log of questions, and the mode under which user code must run.
     """
     answers = answers_for(target)
-    _VENDORS[target.architecture.platform].set_versions()
+    platform = target.architecture.platform
+    _VENDORS[platform].set_versions()
+    others = [tool for name, vendor in _VENDORS.items() if name is not platform for tool in vendor.TOOLS]
+    stand_in_tools(platform.value, _VENDORS[platform].TOOLS, others)
     patch_torch_cuda(answers)
     mode = ClaimDevice(backing)
     patch_backward(mode)

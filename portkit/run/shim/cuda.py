@@ -15,6 +15,10 @@ TOOLKIT = "12.8"
 """Toolkit that ``torch.version.cuda`` names; the one of Triton 3.7's ptxas."""
 
 
+TOOLS = ("nvidia-smi",)
+"""Command-line tools of a host with such a GPU."""
+
+
 def set_versions() -> None:
     """Let ``torch.version`` speak as a CUDA build."""
     torch.version.cuda = TOOLKIT

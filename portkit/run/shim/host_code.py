@@ -15,6 +15,7 @@ from torch._library.custom_ops import CustomOpDef
 
 from portkit.run.shim.device import CLAIMED, ClaimDevice
 from portkit.run.shim.refusals import CompiledHostError
+from portkit.run.shim.torch_cuda import random_state
 
 _TRITON_OPS = "torch._library.triton"
 """Where ``torch.library.triton_op`` wraps a user's function."""
@@ -45,7 +46,15 @@ def _patch_generator(mode: ClaimDevice) -> None:
         def device(self) -> torch.device:
             return torch.device(self.claimed)
 
+        def get_state(self) -> torch.Tensor:
+            own: torch.Tensor = original.get_state(self)
+            return own if self.device.type == "cpu" else random_state()
+
+        def set_state(self, state: torch.Tensor) -> Any:
+            return original.set_state(self, state) if self.device.type == "cpu" else self
+
     torch.Generator = Generator
+    torch.cuda.default_generators = (Generator("cuda"),)
 
 
 def _patch_default_device(mode: ClaimDevice) -> None:

@@ -16,6 +16,9 @@ from portkit.model import Architecture, Target
 TOOLKIT = "6.4.43482"
 """HIP version that ``torch.version.hip`` names; host code tests whether it is set."""
 
+TOOLS = ("rocm-smi", "amd-smi", "rocminfo")
+"""Command-line tools of a host with such a GPU."""
+
 _FEATURES = {
     **dict.fromkeys(("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"), ":sramecc+:xnack-"),
     **dict.fromkeys(("gfx1010", "gfx1011", "gfx1012"), ":xnack-"),

@@ -86,8 +86,8 @@ def _replacements(answers: Answers) -> dict[str, Any]:
     return {
         **{name: _constant(value) for name, value in _CONSTANTS.items()},
         **{name: type(name, (_Null,), {}) for name in _OBJECTS},
-        "get_rng_state": lambda device="cuda": _random_state(),
-        "get_rng_state_all": lambda: [_random_state()],
+        "get_rng_state": lambda device="cuda": random_state(),
+        "get_rng_state_all": lambda: [random_state()],
         "get_device_properties": lambda device=None: DeviceProperties(answers),
         "get_device_name": lambda device=None: answers["name"],
         "get_device_capability": capability,
@@ -95,7 +95,7 @@ def _replacements(answers: Answers) -> dict[str, Any]:
     }
 
 
-def _random_state() -> torch.Tensor:
+def random_state() -> torch.Tensor:
     """Seed and offset of a generator, 8 bytes each; tensors without values need no numbers."""
     return torch.zeros(16, dtype=torch.uint8, device="cpu")
 

@@ -1,0 +1,252 @@
+"""Makes a kernel case of a function that nobody declared as one, so that it is captured like any other.
+
+The case has no work model and no unfused chain: it is there to be called. Nothing of the user's
+code runs but the import of the function's module and the function itself; of a script, all of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import runpy
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from triton.runtime.jit import KernelInterface
+
+from portkit.errors import CaseError, nearest
+from portkit.model import FAMILIES, CaseSource, Cell, CellResult, Check, Direction, KernelCase, Shape
+from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs, parse_argument
+from portkit.plan.check import CALL, shape_and_dtype
+from portkit.run.inputs import InputMaker
+from portkit.run.tree import named_tensors
+
+IMPORTED = "imported"
+"""Blob of a check's result with the names of the files that its process imported."""
+
+_ELSEWHERE = frozenset({"torch", "triton", "portkit"})
+
+Import = Callable[[CaseSource], ModuleType]
+Pairs = Sequence[tuple[str, str]]
+
+
+def case_of(source: CaseSource, check: Check, load: Import) -> KernelCase:
+    """The kernel case of a check; imports the module of its function.
+
+    Args:
+        source: where the function is.
+        check: how it is called.
+        load: imports the module of a source.
+
+    Raises:
+        CaseError: the function is not there, can't be called, or does not take these arguments.
+    """
+    shape, dtype = shape_and_dtype(check)
+    fused = _script(check.script) if check.script else _function(source, check, load)
+    names = tuple(_inputs(check.arguments, InputMaker(device="meta")))
+    return KernelCase(
+        name=source.name,
+        fused=fused,
+        reference=fused if check.reference is None else _reference(check.reference, check, load),
+        inputs=lambda make, shape, dtype: _inputs(check.arguments, make),
+        work=None,  # type: ignore[arg-type]  # nobody described what the function must do
+        shapes=(shape,),
+        small_shapes=(shape,),
+        dtypes=(dtype,),
+        variants={CALL: {}},
+        directions=(Direction.BACKWARD if check.backward else Direction.FORWARD,),
+        reduction_length=lambda shape: shape[-1] if shape else 1,
+        in_place=names,  # nobody said what the function may write to
+        family_gaps=dict.fromkeys(FAMILIES, "a check runs on the arguments that it was given"),
+    )
+
+
+def _reference(source: CaseSource, check: Check, load: Import) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """The function that results are held against, called as the one that is checked."""
+    assert source.check is not None
+    return _function(source, replace(source.check, arguments=check.arguments), load)
+
+
+def _inputs(arguments: Pairs, make: InputMaker) -> dict[str, Any]:
+    """Arguments by name, those without one by their position."""
+    named = [(name or str(place), text) for place, (name, text) in enumerate(arguments)]
+    return {name: _made(text, make) for name, text in named}
+
+
+def _made(text: str, make: InputMaker) -> Any:
+    def made(spec: TensorSpec | DtypeSpec) -> Any:
+        return getattr(torch, spec.dtype) if isinstance(spec, DtypeSpec) else _tensor(spec, make)
+
+    return map_specs(made, parse_argument(text, "--arg"))
+
+
+def _tensor(spec: TensorSpec, make: InputMaker) -> torch.Tensor:
+    shape: Shape = (*spec.shape[:-2], *reversed(spec.shape[-2:])) if spec.transposed else spec.shape
+    if getattr(torch, spec.dtype).is_floating_point:
+        low, high = _bounds(spec, -1.0, 1.0)
+        value = make.uniform(shape, spec.dtype, low, high)
+    else:
+        low, high = _bounds(spec, 0, 2)
+        value = make.integers(shape, spec.dtype, int(low), int(high))
+    return value.mT if spec.transposed else value
+
+
+def _bounds(spec: TensorSpec, low: float, high: float) -> tuple[float, float]:
+    return (low if spec.low is None else spec.low, high if spec.high is None else spec.high)
+
+
+# --------------------------------------------------------------------------
+# What is called
+
+
+def _script(command: Sequence[str]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """A call that runs a script as ``python script.py …`` would."""
+
+    def run() -> tuple[torch.Tensor, ...]:
+        sys.argv = list(command)
+        folder = str(Path(command[0]).resolve().parent)
+        if sys.path[0] != folder:
+            sys.path.insert(0, folder)
+        with torch.enable_grad():
+            runpy.run_path(command[0], run_name="__main__")
+        return ()
+
+    return run
+
+
+def _function(source: CaseSource, check: Check, load: Import) -> Callable[..., tuple[torch.Tensor, ...]]:
+    if check.root is not None and check.root not in sys.path:
+        sys.path.insert(0, check.root)
+    found = _find(load(source), check.function, source)
+    if isinstance(found, KernelInterface):
+        return _launching(found, check, source)
+    _refuse_grid(check, source)
+    if inspect.isclass(found):
+        return _calling(lambda given: _instance(found, check, source, given), check, source)
+    if not callable(found):
+        raise CaseError(f"{check.function} is no function", place=str(source), remedy="name a function or a kernel")
+    _bind(found, check.arguments, source, check.function)
+    return _calling(lambda given: found, check, source)
+
+
+def _find(module: ModuleType, dotted: str, source: CaseSource) -> Any:
+    found: Any = module
+    for part in dotted.split("."):
+        if not hasattr(found, part):
+            names = [name for name, value in vars(found).items() if callable(value) and not name.startswith("__")]
+            raise CaseError(f"has no {dotted}", place=str(source), remedy=nearest(part, names))
+        found = getattr(found, part)
+    return found
+
+
+def _refuse_grid(check: Check, source: CaseSource) -> None:
+    if check.grid:
+        raise CaseError(
+            f"{check.function} is no kernel, and so it chooses its grid itself",
+            place=str(source),
+            remedy="leave --grid out",
+        )
+
+
+def _bind(function: Callable[..., Any], arguments: Pairs, source: CaseSource, name: str) -> None:
+    """See that a function takes the arguments, by its signature if it has one."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    by_place = [value for key, value in arguments if not key]
+    named = {key: value for key, value in arguments if key}
+    try:
+        signature.bind(*by_place, **named)
+    except TypeError as error:
+        raise CaseError(
+            f"{name} does not take these arguments: {error}",
+            place=str(source),
+            remedy=f"its signature is {name}{signature}; give each with --arg NAME=VALUE",
+        ) from None
+
+
+def _calling(
+    callee: Callable[[Mapping[str, Any]], Callable[..., Any]], check: Check, source: CaseSource
+) -> Callable[..., tuple[torch.Tensor, ...]]:
+    def call(**given: Any) -> tuple[torch.Tensor, ...]:
+        with torch.enable_grad():
+            by_place = [given[key] for key in given if key.isdecimal()]
+            named = {key: value for key, value in given.items() if not key.isdecimal()}
+            return _tensors(callee(given)(*by_place, **named))
+
+    return call
+
+
+def _instance(found: type, check: Check, source: CaseSource, given: Mapping[str, Any]) -> Callable[..., Any]:
+    """An object of a class, made anew for each call; a module of the arguments' dtype, on the GPU."""
+    _bind(found, check.init, source, check.function)
+    make = InputMaker(device="meta")
+    values = {name: _made(text, make) for name, text in check.init if name}
+    made = found(*[_made(text, make) for name, text in check.init if not name], **values)
+    if isinstance(made, torch.nn.Module):
+        first = next((t for _, t in named_tensors(given) if t.is_floating_point()), None)
+        made = made.to("cuda") if first is None else made.to("cuda", first.dtype)
+    if not callable(made):
+        raise CaseError(f"objects of {check.function} can't be called", place=str(source), remedy="name a function")
+    return made  # type: ignore[no-any-return]
+
+
+def _launching(
+    kernel: KernelInterface[Any], check: Check, source: CaseSource
+) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """A call that launches a kernel itself; what it writes to is among its arguments."""
+    if not check.grid:
+        raise CaseError(
+            f"{check.function} is a kernel: nothing says with how many blocks it is launched",
+            place=str(source),
+            remedy="give --grid, such as --grid 1024 or --grid 64,8; or name the function that launches it",
+        )
+
+    def launch(**given: Any) -> tuple[torch.Tensor, ...]:
+        by_place = [given[key] for key in given if key.isdecimal()]
+        named = {key: value for key, value in given.items() if not key.isdecimal()}
+        kernel[check.grid](*by_place, **named)
+        return _tensors(list(given.values()))
+
+    return launch
+
+
+def _tensors(value: Any) -> tuple[torch.Tensor, ...]:
+    """Every tensor in what a function returned, in order."""
+    return tuple(tensor for _, tensor in named_tensors({"": value}))
+
+
+# --------------------------------------------------------------------------
+# What a result depends on
+
+
+def naming_imports(build: Callable[[Cell], CellResult]) -> Callable[[Cell], CellResult]:
+    """The same, whose results also name the files that were imported for them."""
+
+    def run(cell: Cell) -> CellResult:
+        result = build(cell)
+        return replace(result, blobs={**result.blobs, IMPORTED: json.dumps(_imported()).encode()})
+
+    return run
+
+
+def _imported() -> list[str]:
+    """Files of all modules but Python's own, PyTorch's, Triton's and portkit's, whose versions say enough."""
+    python = sysconfig.get_path("stdlib")
+    found = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and name.partition(".")[0] not in _ELSEWHERE and _is_own(file, python):
+            found.append(str(Path(file).resolve()))
+    return sorted(set(found))
+
+
+def _is_own(file: str, python: str) -> bool:
+    return not file.startswith(python) or "-packages" in file
