@@ -19,9 +19,10 @@ twice, which is the price for no atomics: runs agree bit by bit.
 
 Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved), in TFLOP/s of the two
 products, beside cuDNN and FlashAttention-2: causal 4096 × 128: 465 (574, 304), causal 4096 × 64: 404 (431, 281),
-all of 8192 × 128: 554 (648, 317). Blocks of 64 queries by 4 warps leave room for two programs a unit, one of which
-multiplies while the other is at its softmax; queries that come by a descriptor stay in shared memory, which the
-products read, and leave the registers free (with pointers 475, with 128 queries and 8 warps 507 at most).
+all of 8192 × 128: 554 to 572 (648 to 723, 317), 0.79 to 0.85 of cuDNN's. Blocks of 64 queries by 4 warps leave
+room for two programs a unit, one of which multiplies while the other is at its softmax; queries that come by a
+descriptor stay in shared memory, which the products read, and leave the registers free (with pointers 475, with 128
+queries and 8 warps 507 at most).
 ``warp_specialize`` came to 572 there, but Triton 3.6's builds of it left NaN in some heads, and gave wrong results
 where a mask counts rows, so that nothing here asks for it.
 The gradients of the first take 3.95 ms (2.71, 5.41).

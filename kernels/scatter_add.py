@@ -142,4 +142,7 @@ case = KernelCase(
     variants={"w4": {"num_warps": 4}, "w8": {"num_warps": 8}, "auto": {"tuned": True}},
     strided_inputs=("dy",),
     reduction_length=lambda shape: max(1, shape[0] // shape[3]),
+    # The rule speaks of sums by halves. Atomics add one after the other: the error of n terms grows with the root of n,
+    # at most with n. An H200 showed 2e-5 for 1024 terms; 16384 may have four times that.
+    limits={"float32": 2.0**-12},
 )

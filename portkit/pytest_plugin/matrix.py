@@ -22,6 +22,7 @@ from portkit.plan.baselines import parse_baselines
 from portkit.plan.expand import Emulate, Selection
 from portkit.pytest_plugin import pytest_benchmark
 from portkit.pytest_plugin.display import make_display
+from portkit.pytest_plugin.resume_command import resume_command
 from portkit.pytest_plugin.worst_findings import worst_findings
 from portkit.run.benchmark import Choices, Prepared, Run, default_limits, prepare
 from portkit.run.counters.taking import Choice
@@ -176,9 +177,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if told := pytest_benchmark.note(config):
         terminalreporter.write_line(told)
     if not run.whole:
-        terminalreporter.write_line(f"resume: pytest --benchmark --portkit-resume {run.header.run_id}")
-    for number, command in enumerate(_next_commands(run, path)):
-        terminalreporter.write_line(f"{'        ' if number else 'next:   '}{command}")
+        command = resume_command(map(str, config.invocation_params.args), run.header.run_id)
+        terminalreporter.write_line(f"resume: {command}")
+    for number, following in enumerate(_next_commands(run, path)):
+        terminalreporter.write_line(f"{'        ' if number else 'next:   '}{following}")
 
 
 def _next_commands(run: Run, path: Path) -> Iterator[str]:

@@ -127,7 +127,8 @@ def test_a_signal_ends_the_run_soon_and_it_can_go_on(project, number):
     assert processes_below(project.path) == []
     cut = read_report(path_of(project))
     assert (cut.end.exit, len(cut.records)) == ("interrupted", 1)
-    assert f"resume: pytest --benchmark --portkit-resume {cut.header.run_id}" in output
+    given = "-p no:hypothesispytest --benchmark --portkit-target h200"
+    assert f"resume: pytest {given} --portkit-resume {cut.header.run_id}" in output
     if number == signal.SIGTERM:
         return
 

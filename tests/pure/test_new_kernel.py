@@ -1,6 +1,9 @@
 """``portkit new``: what it writes, and what it refuses."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +35,17 @@ def test_it_writes_a_case_its_test_and_a_matrix(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[:3] == written
     assert [kernel.source.name for kernel in read_matrix(tmp_path / "matrix.yaml").kernels] == ["scaled"]
     assert not any("$" in (tmp_path / name).read_text() for name in written)
+
+
+@pytest.mark.parametrize("name", ["mine", "bias_gelu_dropout"])
+def test_what_it_writes_is_in_the_style_of_the_repository(name):
+    pytest.importorskip("ruff")
+    assert main(["new", name]) == 0
+    ruff = [sys.executable, "-m", "ruff"]
+    settings = f"--config={Path(__file__).parents[2] / 'pyproject.toml'}"
+    for action in (["format", "--check"], ["check", "--ignore", "I001"]):  # order of imports: portkit is not beside it
+        done = subprocess.run([*ruff, *action, settings, "."], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_it_adds_to_a_matrix_and_changes_nothing_else(tmp_path):
