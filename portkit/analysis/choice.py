@@ -6,12 +6,12 @@ import fnmatch
 from collections.abc import Sequence
 from dataclasses import replace
 
-from portkit.analysis.rows import Comparison
+from portkit.analysis.rows import Comparison, counts_of, expected_of
 from portkit.errors import ReportError
 
 
 def choose(comparison: Comparison, kernels: Sequence[str] = (), targets: Sequence[str] = ()) -> Comparison:
-    """The rows and findings of these kernels on these targets; an empty choice means all.
+    """The rows, their counts and findings of these kernels on these targets; an empty choice means all.
 
     Portability and tuning stay those of all targets: a part of a set is another set.
 
@@ -29,6 +29,8 @@ def choose(comparison: Comparison, kernels: Sequence[str] = (), targets: Sequenc
     return replace(
         comparison,
         rows=rows,
+        counts=counts_of(rows),
+        expected=expected_of(rows),
         findings=tuple(
             x for x in comparison.findings if matches(x.kernel, kernels) and any_matches(x.targets, targets)
         ),

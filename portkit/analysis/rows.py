@@ -198,17 +198,14 @@ def comparison(dataset: Dataset, reference: str | None = None, *, explain: bool 
         for row in dataset.rows
     )
     rows = sorted(made, key=lambda row: _position(row, order))
-    counts: dict[Evidence, collections.Counter[Status]] = {}
-    for evidence in Evidence:
-        counts[evidence] = collections.Counter(row.status for row in rows if row.evidence is evidence)
     points, apart, spreads = points_of(dataset.rows), distances(dataset), cell_spread(dataset)
     measured = {row.platform for row in rows if row.evidence is Evidence.MEASURED}
     return Comparison(
         runs=dataset.headers,
         partial=dataset.partial,
         hosts=tuple(_distinct(header.host for header in dataset.headers)),
-        counts={evidence: dict(count) for evidence, count in counts.items() if count},
-        expected=dict(collections.Counter(row.evidence for row in rows if row.expected)),
+        counts=counts_of(rows),
+        expected=expected_of(rows),
         warnings=dataset.warnings,
         not_measured=tuple(platform for platform in Platform if platform not in measured),
         rows=tuple(rows),
@@ -223,6 +220,20 @@ def comparison(dataset: Dataset, reference: str | None = None, *, explain: bool 
         triton=dataset.triton,
         drift=drifts(dataset),
     )
+
+
+def counts_of(rows: Iterable[ComparisonRow]) -> Mapping[Evidence, Mapping[Status, int]]:
+    """How many rows have which status, evidence by evidence; only what there is."""
+    found = collections.Counter((row.evidence, row.status) for row in rows)
+    by_evidence = {
+        each: {status: n for (evidence, status), n in found.items() if evidence is each} for each in Evidence
+    }
+    return {evidence: counts for evidence, counts in by_evidence.items() if counts}
+
+
+def expected_of(rows: Iterable[ComparisonRow]) -> Mapping[Evidence, int]:
+    """How many rows are as the matrix expects, by evidence."""
+    return dict(collections.Counter(row.evidence for row in rows if row.expected))
 
 
 def _binaries(record: Record) -> tuple[str | None, str]:

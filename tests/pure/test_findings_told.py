@@ -176,6 +176,13 @@ def test_a_choice_of_rows_is_one_of_findings_too(report):
     assert {each.rule for each in choose(whole, targets=["rx7900xtx"]).findings} == {"PK201"}
 
 
+def test_a_choice_of_rows_is_counted_anew(report):
+    whole = comparison(merge([report]))
+    part = choose(whole, targets=["rx7900xtx"])
+    assert sum(sum(of_it.values()) for of_it in part.counts.values()) == len(part.rows) < len(whole.rows)
+    assert choose(whole).counts == whole.counts
+
+
 def test_findings_that_are_alike_stand_once():
     rows = [built(t, s, variant=v) for v in ("a", "b", "c") for t, s in (("mi300x", PLAIN), ("h200", MATRIX))]
     dataset = Dataset((factories.header(),), tuple(rows), (), {})
