@@ -73,12 +73,21 @@ class WorkerError(PortkitError):
     """A worker process broke its contract."""
 
 
+_NEAR = 0.6
+"""Likeness from which a name may be meant: of ``status`` and ``target``, which share three letters, it is 0.5."""
+
+
+def meant(name: str, known: Iterable[str], *, limit: int = 3) -> str | None:
+    """A question naming the nearest known names; None where none is near."""
+    close = difflib.get_close_matches(name.lower(), sorted(known), n=limit, cutoff=_NEAR)
+    return f"did you mean {' or '.join(close)}?" if close else None
+
+
 def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     """A remedy naming the nearest known names, or all of them when few."""
     names = sorted(known)
-    close = difflib.get_close_matches(name.lower(), names, n=limit, cutoff=0.5)
-    if close:
-        return "did you mean " + " or ".join(close) + "?"
+    if question := meant(name, names, limit=limit):
+        return question
     if not names:
         return "none is known"
     shown = ", ".join(names[:12])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import difflib
 import fnmatch
 import re
@@ -55,10 +56,19 @@ def find_cells(rows: Sequence[Row], name: str) -> list[Row]:
     for test in _tests(name):
         if found := [row for row in rows if test(row)]:
             return _one_cell(found, name)
-    labels = {label_of(row): row for row in rows}
-    near = difflib.get_close_matches(name, labels, n=NAMED, cutoff=0.3)
+    labels = list(dict.fromkeys(map(label_of, rows)))
+    near = _nearest(name, labels)
     remedy = "did you mean one of these?" if near else "the first ones are:"
-    raise ReportError(f"no cell {name!r}", remedy="\n    ".join([remedy, *(near or list(labels)[:NAMED])]))
+    raise ReportError(f"no cell {name!r}", remedy="\n    ".join([remedy, *(near or labels[:NAMED])]))
+
+
+def _nearest(name: str, labels: Sequence[str]) -> list[str]:
+    """Labels that begin most like a name: what is typed is seldom a whole one."""
+    begins: dict[str, list[str]] = collections.defaultdict(list)
+    for label in labels:
+        begins[label[: len(name) + 1]].append(label)  # a letter may be left out
+    close = difflib.get_close_matches(name, begins, n=NAMED, cutoff=0.5)
+    return [label for begin in close for label in begins[begin]][:NAMED]
 
 
 def _tests(name: str) -> Iterator[Callable[[Row], bool]]:

@@ -229,7 +229,7 @@ def _devices(facts: Facts) -> Iterator[Check]:
 def _no_device(facts: Facts) -> Check:
     nodes = [name for name in ("nvidia0", "kfd") if (facts.root / "dev" / name).exists()]
     if not nodes:
-        remedy = "no row here is measured; run the same command on a GPU host and merge the reports"
+        remedy = "no row here is measured; run `pytest --benchmark` on a GPU host and `portkit merge` the reports"
         return Check("GPU", GAP, "none", remedy)
     remedy = "check torch's build, the driver, the user's groups (video, render) and the *_VISIBLE_DEVICES variables"
     return Check("GPU", GAP, f"/dev/{nodes[0]} is there, but torch sees no device", remedy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 import click
@@ -15,12 +15,13 @@ from portkit.analysis.rows import Comparison, comparison
 from portkit.cli.names import names
 from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, terminal_width, write
 from portkit.cli.summaries import compacted, is_summary, merged_summaries, missing, parquet
-from portkit.errors import ReportError
+from portkit.errors import ReportError, meant
 from portkit.render.findings import SHOWN
 from portkit.render.summary import render_summary
 from portkit.render.table import LAYOUTS, render
 from portkit.store.merge import merge
 from portkit.store.summary import ENDING, summary
+from portkit.targets.catalog import load_catalog
 
 PATH = click.Path(path_type=Path)
 
@@ -88,7 +89,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     whole = expect(comparison(dataset, reference, explain=shown != 0), names(expected))
     merged = choose(whole, names(kernels), names(targets))
     _put(render(merged, layout, shown, None if output else terminal_width()), output, merged)
-    return _told_missing(merged.missing)
+    return _told_missing(merged.missing, {row.target for row in whole.rows})
 
 
 def _put(text: str, output: Path | None, merged: Comparison) -> None:
@@ -117,7 +118,7 @@ def _merge_summaries(
     else:
         write(output, parquet(rows) if is_summary(output) else render_summary(rows, layout or layout_of(output)))
         click.echo(f"{output}: {rows.height} rows", err=True)
-    return _told_missing(missing(rows, expected))
+    return _told_missing(missing(rows, expected), set(rows["target"]))
 
 
 def _refuse_of_summaries(*options: str) -> None:
@@ -132,10 +133,15 @@ def _refuse_of_summaries(*options: str) -> None:
         )
 
 
-def _told_missing(targets: Sequence[str]) -> int:
-    """Exit code for targets that had to have a row."""
+def _told_missing(targets: Sequence[str], seen: Set[str]) -> int:
+    """Exit code for targets that had to have a row; a name that is no target's may be a slip."""
     if targets:
         click.echo(f"MISSING: no row of {', '.join(targets)}", err=True)
+    catalog = load_catalog()
+    known = {*seen, *(target.name for target in catalog)}
+    for name in (each.partition(":")[0] for each in targets):
+        if name not in known and name not in catalog and (question := meant(name, known)):
+            click.echo(f"{name} is no target of the catalogue or these reports: {question}", err=True)
     return 1 if targets else 0
 
 

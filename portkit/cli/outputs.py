@@ -36,7 +36,10 @@ def layout_of(output: Path | None, suffixes: Mapping[str, str] = LAYOUT_OF_SUFFI
 
 
 def terminal_width() -> int | None:
-    """Characters of a line of the terminal; None where standard output is none, so that files have all."""
+    """Characters of a line: ``COLUMNS``, else those of the terminal; None where there is neither: files have all."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

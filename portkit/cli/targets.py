@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
-from tabulate import tabulate
 
-from portkit.model import Platform, Target
+from portkit.cli.outputs import terminal_width
+from portkit.model import Platform
+from portkit.render.columns import wrapped
+from portkit.render.targets import targets_plain
 from portkit.targets.catalog import load_catalog
-from portkit.targets.tables import GIB, PEAKS
-
-UNKNOWN = "–"
 
 targets_file = click.option(
     "--targets-file",
@@ -40,22 +37,7 @@ def command(platform: str | None, as_json: bool, files: tuple[Path, ...]) -> Non
     if as_json:
         click.echo(json.dumps([asdict(each) for each in targets], indent=2))
         return
-    click.echo(tabulate([_row(each) for each in targets], headers="keys", missingval=UNKNOWN))
+    width = terminal_width()
+    click.echo(targets_plain(targets, width))
     bare = [arch.name.replace("_", "") for arch in catalog.architectures if platform in (None, arch.platform)]
-    click.echo(f"\n{UNKNOWN} unknown or without a source. Dense peaks in TFLOP/s.")
-    click.echo(f"Bare architectures: {' '.join(bare)}")
-
-
-def _row(target: Target) -> Mapping[str, Any]:
-    memory = target.memory_bytes
-    return {
-        "name": target.name,
-        "title": target.title,
-        "vendor": target.vendor,
-        "arch": target.architecture.name,
-        "units": target.units,
-        "GB/s": target.memory_bandwidth_gbs,
-        "memory GiB": None if memory is None else round(memory / GIB),
-        "L2 MiB": target.l2_mib,
-        **{kind: target.peak_tflops.get(kind) for kind in PEAKS},
-    }
+    click.echo(wrapped([f"Bare architectures: {' '.join(bare)}"], width))

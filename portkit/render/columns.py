@@ -63,11 +63,13 @@ def plain_table(
     group: Callable[[Row], str],
     notes: Notes,
     width: int | None = None,
+    elsewhere: str = "a file (-o)",
 ) -> str:
     """The table for a terminal, with a line of ``group`` before the rows that share it.
 
     The heads go in as rows: tabulate pads its own heads, and the table would be too wide. Where the
-    terminal is narrower than the table, the columns that can be spared are left out and named below it.
+    terminal is narrower than the table, the columns that can be spared are left out
+    and named below it, with what has them all (``elsewhere``).
     """
     kept = _fitting(columns, rows, width)
     body = _cells(kept, rows, notes)
@@ -81,7 +83,7 @@ def plain_table(
             out += [*([""] if previous else []), text]
             previous = text
         out.append(line.rstrip())
-    return "\n".join([*out, *_left_out(columns, kept, width)])
+    return "\n".join([*out, *_left_out(columns, kept, width, elsewhere)])
 
 
 def _cells(columns: Sequence[Column[Row]], rows: Sequence[Row], notes: Notes) -> list[list[str]]:
@@ -106,10 +108,12 @@ def _fitting(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int | N
 _GAP: Final = 2  # between columns
 
 
-def _left_out(columns: Sequence[Column[Row]], kept: Sequence[Column[Row]], width: int | None) -> Iterable[str]:
+def _left_out(
+    columns: Sequence[Column[Row]], kept: Sequence[Column[Row]], width: int | None, elsewhere: str
+) -> Iterable[str]:
     names = [" ".join(" ".join(column.head).split()) for column in columns if column not in kept]
     if names:
-        text = f"left out for want of room: {', '.join(names)}; a wider terminal or a file (-o) has them"
+        text = f"left out for want of room: {', '.join(names)}; a wider terminal or {elsewhere} has them"
         yield wrapped([text], width)
 
 

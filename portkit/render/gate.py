@@ -37,6 +37,8 @@ def render_gate(result: GateResult, layout: str, width: int | None = None) -> st
 
 def headline(result: GateResult) -> str:
     """The verdict in one line, with what was not compared."""
+    if result.same_runs:
+        return "no cell could be compared: both sides are the same runs"
     compared = [cell.level for cell in result.cells if cell.kind is Kind.COMPARED]
     levels = [*compared, *(each.change.level for each in result.kernels)]
     counts = {name: levels.count(level) for name, level in (("fail", Level.FAIL), ("warn", Level.WARN))}

@@ -52,6 +52,12 @@ def test_whole_host_has_no_blocked_line(tmp_path):
     assert found["driver"].found == "580.1"
 
 
+def test_a_host_without_a_gpu_is_told_the_commands_for_one_that_has(tmp_path):
+    remedy = checks(tmp_path, devices=[])["GPU"].remedy
+    assert "`pytest --benchmark` on a GPU host" in remedy
+    assert "`portkit merge`" in remedy
+
+
 def test_a_gpu_that_others_use_is_a_gap_with_its_remedy(tmp_path):
     found = {each.name: each for each in examine(Facts(HOST, {}, tmp_path, {"d0": Use(2)}))}["GPU 0"]
     assert (found.state, found.found) == (

@@ -70,6 +70,12 @@ def test_explain(name, capsys):
         assert part in told
 
 
+def test_the_environment_sets_the_width_through_a_pipe(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["explain", "PK203"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
+
+
 def test_explain_lists_all(capsys):
     assert main(["explain"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [each.id for each in rules()]

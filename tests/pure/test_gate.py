@@ -538,4 +538,10 @@ def test_the_command_writes_files_and_exits(tmp_path):
     report = next((tmp_path / "new").glob("*.jsonl"))
     refused = CliRunner().invoke(command, [*options, "--junit", str(report)], standalone_mode=False)
     assert isinstance(refused.exception, ReportError)
-    assert headline(gate(merge([tmp_path / "old"]), merge([tmp_path / "old"]))) == "no cell could be compared, 1 new"
+
+
+def test_one_report_on_both_sides_is_told_as_such(tmp_path):
+    write(tmp_path / "old", run(1), timed(0.5, here=run(1)))
+    result = gate(merge([tmp_path / "old"]), merge([tmp_path / "old"]))
+    assert headline(result) == "no cell could be compared: both sides are the same runs"
+    assert exit_code(result) == 3

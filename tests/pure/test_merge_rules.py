@@ -150,6 +150,13 @@ def test_expected_targets_that_are_missing_get_a_column_and_the_exit_code(tmp_pa
     assert CliRunner().invoke(command, [str(tmp_path), "--expect", "h200"], standalone_mode=False).return_value == 0
     failed = CliRunner().invoke(command, [str(tmp_path), "--expect", "mi300x"], standalone_mode=False)
     assert failed.return_value == 1
+    assert "catalogue" not in failed.stderr
+    slip = CliRunner().invoke(command, [str(tmp_path), "--expect", "h20:measured,ours"], standalone_mode=False)
+    assert slip.return_value == 1
+    told = slip.stderr.splitlines()
+    assert told[0] == "MISSING: no row of h20:measured, ours"
+    assert told[1].startswith("h20 is no target of the catalogue or these reports: did you mean h200")
+    assert len(told) == 2  # nothing is near the other
 
 
 def test_markup_in_names_stands_as_text(tmp_path):

@@ -175,6 +175,19 @@ def test_occupancy_command_with_barriers():
     assert "waves" in run(occupancy_command, "--target", "mi300x", *needs)
 
 
+def test_targets_command_on_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(targets_command)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "left out for want of room: title, vendor, L2 MiB, tf32; a wider terminal or --json has them" in " ".join(
+        text.split()
+    )
+    row = next(line for line in text.splitlines() if line.startswith("h200 "))
+    assert row.split()[1:5] == ["sm_90", "132", "4800", "141"]
+    monkeypatch.delenv("COLUMNS")
+    assert "NVIDIA H200" in run(targets_command)  # through a pipe all of it
+
+
 def test_targets_command():
     lines = run(targets_command, "--platform", "rocm").splitlines()
     row = next(line for line in lines if line.startswith("mi355x"))

@@ -62,6 +62,10 @@ def test_a_key_or_its_beginning_means_all_evidence_of_the_cell_the_strongest_fir
         assert [row.record.evidence for row in found] == [Evidence.MEASURED, Evidence.COMPILED]
 
 
+def test_a_name_without_the_evidence_means_all_evidence_of_the_cell():
+    assert [row.record.evidence for row in find_cells(ROWS, "softmax[h200")] == [Evidence.MEASURED, Evidence.COMPILED]
+
+
 def test_a_name_of_several_cells_lists_them():
     with pytest.raises(ReportError, match="3 cells are meant by 'softmax'") as caught:
         find_cells(ROWS, "softmax")
@@ -72,6 +76,9 @@ def test_an_unknown_name_lists_the_nearest():
     with pytest.raises(ReportError, match="no cell 'sotfmax") as caught:
         find_cells(ROWS, "sotfmax[mi300x-4096x4096")
     assert caught.value.remedy.split("\n    ")[1] == "softmax[mi300x-4096x4096-float32-w8-compiled]"
+    with pytest.raises(ReportError, match="no cell") as caught:
+        find_cells(ROWS, "rpoe")
+    assert caught.value.remedy.split("\n    ") == ["did you mean one of these?", label_of(ROWS[4])]
     with pytest.raises(ReportError, match="no cell") as caught:
         find_cells(ROWS, "zzz")
     assert "the first ones are" in caught.value.remedy

@@ -268,9 +268,12 @@ def test_the_plain_layout_fits_the_terminal(width):
     assert all(head in text for head in ("registers", "occupancy", "time ms"))
 
 
-@pytest.mark.parametrize(("terminal", "width"), [(True, 72), (False, None)])
-def test_only_a_terminal_has_a_width(terminal, width, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "72")
+@pytest.mark.parametrize(
+    ("columns", "terminal", "width"),
+    [("72", True, 72), ("72", False, 72), ("", False, None), ("0", False, None), ("wide", False, None)],
+)
+def test_a_terminal_or_the_environment_says_the_width(columns, terminal, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setattr("sys.stdout", io.StringIO())
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
     assert terminal_width() == width

@@ -65,6 +65,12 @@ VALUES = {
         "shapes",
     ),
     "unknown key of a rule": (rule("kernal: gelu, status: timeout, reason: x"), "6: expect[0].kernal", "key", "kernel"),
+    "unknown key like no other": (
+        rule("kernel: gelu, status: timeout", "exclude"),
+        "6: exclude[0].status",
+        "unknown key",
+        "known: direction",
+    ),
     "version": ("version: 2\n" + GOOD, "1: version", "format version 2 is unknown", "`version: 1`"),
     "version as text": ("version: '1'\n" + GOOD, "1: version", "must be a whole number, not text", "`version: 1`"),
     "kernels a list": ("kernels: [a]\ntargets: [h200]\n", "1: kernels", "must be a mapping, not a list", "key: value"),

@@ -58,6 +58,11 @@ class GateResult:
         return worst([*(cell.level for cell in self.cells), *(each.change.level for each in self.kernels)])
 
     @property
+    def same_runs(self) -> bool:
+        """Whether the baseline has no run that the current side has not, so that there is nothing to compare with."""
+        return not self.baseline and bool(self.current)
+
+    @property
     def compared(self) -> int:
         """Cells that both sides have with one toolchain and a verdict."""
         return sum(cell.kind is Kind.COMPARED for cell in self.cells)
