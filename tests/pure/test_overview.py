@@ -86,14 +86,70 @@ def test_the_head_says_what_carries_over_and_what_does_not():
     )
     assert "measured 1 passed · compiled 3 built, 2 compile_error" in " ".join(text.split())
     assert "No row here was run on an AMD GPU." in text
-    assert overview(record(), findings=0).startswith("softmax is good on h200.\n")
+    assert overview(record(), findings=0).startswith("softmax is good on h200 (only built).\n")
 
 
 def test_a_kernel_without_rows_on_a_target_has_none_there():
     text = overview(record(), record(case="rope", target="a100"), findings=0)
-    assert text.startswith("All 2 kernels are good wherever they have rows.\n")
+    assert text.startswith("All 2 kernels are good wherever they have rows (2 only built).\n")
     assert "✓ good, – no rows" in text
-    assert overview(record(), record(target="a100"), findings=0).startswith("softmax is good on all 2 targets.\n")
+    assert overview(record(), record(target="a100"), findings=0).startswith(
+        "softmax is good on all 2 targets (2 only built).\n"
+    )
+
+
+def test_good_kernels_are_said_to_be_known_how():
+    ran = [record(Evidence.MEASURED), record(), record(Evidence.EMULATED, target="mi300x"), record(target="a100")]
+    gap = record(target="rx7900xtx", outcome=Outcome(Status.OUT_OF_RESOURCES), expectation=EXPECTATION)
+    assert overview(*ran, gap, findings=0).startswith(
+        "softmax is good on all 4 targets (1 measured, 1 emulated, 1 only built, 1 with a gap that the matrix knows).\n"
+    )
+    less = record(case="rope")  # of two kernels the one that less is known of counts
+    assert overview(record(Evidence.MEASURED), less, findings=0).startswith(
+        "All 2 kernels are good on h200 (only built).\n"
+    )
+
+
+RAISED = Outcome(Status.LAUNCH_ERROR, Stage.RUN, "ValueError: no")
+NOT_CAPTURED = Outcome(Status.CAPTURE_FAILED, Stage.CAPTURE, "ValueError: no")
+
+
+def _interpreted(**changes):
+    return record(Evidence.INTERPRETED, target=INTERPRETER, build=None, **changes)
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        (
+            [_interpreted(outcome=RAISED), *(record(target=x, outcome=NOT_CAPTURED) for x in ("h200", "mi300x"))],
+            "1 of 1 kernel fails on every target tried: softmax (2 targets, interpreter)",
+        ),
+        (
+            [_interpreted(), record(outcome=BROKEN), record(target="mi300x", outcome=BROKEN)],
+            "1 of 1 kernel fails on every target tried: softmax (2 targets)",
+        ),
+        (
+            [_interpreted(outcome=RAISED), record(), record(target="mi300x")],
+            "1 of 1 kernel fails in the interpreter: softmax (interpreter)",
+        ),
+        (
+            [_interpreted(outcome=RAISED), record(), record(target="mi300x", outcome=BROKEN)],
+            "1 of 1 kernel does not carry over: softmax (1 target, interpreter)",
+        ),
+        (  # a question that only a GPU could answer: nothing is known of the kernel
+            [_interpreted(), record(outcome=NOT_CAPTURED)],
+            "1 of 1 kernel has no verdict: softmax (1 target)",
+        ),
+        (
+            [_interpreted(outcome=RAISED), record(outcome=LOST)],
+            "1 of 1 kernel fails in the interpreter: softmax (interpreter)\n"
+            "1 of 1 kernel has no verdict: softmax (1 target)",
+        ),
+    ],
+)
+def test_failing_everywhere_or_in_the_interpreter_is_no_matter_of_carrying_over(records, told):
+    assert overview(*records, findings=0).startswith(f"{told}\n")
 
 
 def test_what_is_not_good_stands_with_its_cause_the_gravest_first():

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import collections
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Final
 
 from portkit.analysis.findings.rule import Finding, Severity
 from portkit.analysis.findings.summary import Alike, alike
 from portkit.analysis.rows import Comparison, ComparisonRow
 from portkit.analysis.views.operations import Operation, operation_of
 from portkit.analysis.views.standing import Standing, standing
-from portkit.model import INTERPRETER, Direction, Evidence
+from portkit.model import INTERPRETER, Direction, Evidence, Status
 
 
 class Carry(enum.StrEnum):
     """Whether a kernel carries over, the worst first."""
 
+    NOWHERE = "fails on every target tried"  # so where it runs makes no difference
     NO = "does not carry over"  # some target can't run it, or is wrong
+    INTERPRETER = "fails in the interpreter"  # which is no target to carry over to
     UNSURE = "no verdict on some targets"  # our side or the host failed there
     AT_A_COST = "runs, at a cost"  # no target is bad, and a warning says what it costs
     BUILT = "builds for all, run on one at most"  # no obstacle is known, and little is
@@ -40,6 +43,8 @@ class KernelSummary:
     standings: Mapping[str, Standing]  # target → the worst of its cells
     evidence: Mapping[Evidence, tuple[str, ...]]  # evidence → targets that have it
     findings: tuple[Alike, ...]  # the gravest first
+    known: Mapping[str, Evidence]  # target → the strongest evidence of what is good there
+    nowhere: bool  # no target has anything good, and what is not good is the kernel's own fault
 
     @property
     def bad(self) -> tuple[str, ...]:
@@ -60,10 +65,26 @@ class KernelSummary:
         return self.findings[0].first.severity if self.findings else None
 
     @property
+    def failing(self) -> Carry | None:
+        """How far what is bad reaches; None where nothing is."""
+        if not self.bad:
+            return None
+        if self.nowhere:
+            return Carry.NOWHERE
+        return Carry.INTERPRETER if self.bad == (INTERPRETER,) else Carry.NO
+
+    @property
+    def failed_on(self) -> tuple[str, ...]:
+        """Where it is bad; with a kernel that fails everywhere, where it was tried and is not good."""
+        return (*self.bad, *self.unsure) if self.nowhere else self.bad
+
+    @property
     def carry(self) -> Carry:
         """Whether it carries over."""
-        if self.bad or self.gravest is Severity.ERROR:
+        if self.gravest is Severity.ERROR and self.failing is not Carry.NOWHERE:
             return Carry.NO
+        if self.failing:
+            return self.failing
         if self.unsure:
             return Carry.UNSURE
         if self.gravest is Severity.WARNING:
@@ -91,23 +112,35 @@ def kernel_summaries(comparison: Comparison) -> tuple[KernelSummary, ...]:
     return tuple(sorted(made, key=_order))
 
 
-def of_standing(summaries: Sequence[KernelSummary], kind: Standing) -> dict[str, int]:
-    """Kernels whose worst cell stands so → on how many targets."""
-    worst = {each.page: min(each.standings.values(), key=lambda found: found.rank) for each in summaries}
-    return {
-        each.page: sum(found is kind for found in each.standings.values())
-        for each in summaries
-        if worst[each.page] is kind
-    }
-
-
 def where_tried(summaries: Sequence[KernelSummary]) -> str:
-    """On how many targets all kernels have rows, in words."""
+    """On how many targets all kernels have rows and how they are known there, in words."""
     tried = [set(each.standings) - {INTERPRETER} for each in summaries]
     everywhere = set.union(*tried)
     if any(each != everywhere for each in tried):
-        return "wherever they have rows"
-    return f"on all {len(everywhere)} targets" if len(everywhere) > 1 else f"on {''.join(everywhere) or INTERPRETER}"
+        return f"wherever they have rows ({_known_how(summaries, everywhere)})"
+    if len(everywhere) > 1:
+        return f"on all {len(everywhere)} targets ({_known_how(summaries, everywhere)})"
+    return f"on {''.join(everywhere)} ({_known_how(summaries, everywhere)})" if everywhere else f"on {INTERPRETER}"
+
+
+def _known_how(summaries: Sequence[KernelSummary], targets: Set[str]) -> str:
+    """Targets by what is known of every kernel there: ``1 measured, 16 only built``."""
+    counts: collections.Counter[str] = collections.Counter()
+    for target in targets:
+        of_each = [each.known.get(target) for each in summaries if target in each.standings]
+        counts[max((_KNOWN[evidence] for evidence in of_each), key=[*_KNOWN.values()].index)] += 1
+    if len(targets) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{counts[word]} {word}" for word in _KNOWN.values() if counts[word])
+
+
+_KNOWN: Final[Mapping[Evidence | None, str]] = {
+    Evidence.MEASURED: "measured",
+    Evidence.EMULATED: "emulated",
+    Evidence.COMPILED: "only built",
+    None: "with a gap that the matrix knows",
+}
+"""The strongest evidence of a target → what is said of it, the most first."""
 
 
 def page_of(finding: Finding) -> str:
@@ -121,7 +154,29 @@ def _summary(page: str, rows: Sequence[ComparisonRow], findings: Sequence[Findin
         standings[row.target] = min(standing(row), standings.get(row.target, Standing.GOOD), key=lambda x: x.rank)
     seen = {each: dict.fromkeys(row.target for row in rows if row.evidence is each) for each in Evidence}
     evidence = {each: tuple(names) for each, names in seen.items() if names}
-    return KernelSummary(page, rows[0].kernel, rows[0].direction, standings, evidence, alike(findings))
+    first = rows[0]
+    known = {row.target: each for each in reversed(_ON_TARGETS) for row in rows if row.evidence is each and _good(row)}
+    return KernelSummary(
+        page, first.kernel, first.direction, standings, evidence, alike(findings), known, _fails_everywhere(rows)
+    )
+
+
+def _good(row: ComparisonRow) -> bool:
+    return standing(row) is Standing.GOOD
+
+
+def _fails_everywhere(rows: Sequence[ComparisonRow]) -> bool:
+    """Whether all targets failed for the kernel's sake.
+
+    Host code that raises is ``capture_failed`` where the GPU is absent, as is a question that only a GPU can answer;
+    it is the kernel's own fault where it raised in a run as well.
+    """
+    raised = any(row.status is Status.LAUNCH_ERROR for row in rows)
+    tried = [row for row in rows if row.target != INTERPRETER and standing(row) is not Standing.EXCLUDED]
+    return bool(tried) and all(
+        standing(row) in (Standing.BAD, Standing.EXPECTED) or (raised and row.status is Status.CAPTURE_FAILED)
+        for row in tried
+    )
 
 
 def _order(summary: KernelSummary) -> tuple[int, int, str]:

@@ -115,7 +115,9 @@ def drift_rows(comparison: Comparison) -> Iterator[Line]:
 
 
 SIGNS: Final[Mapping[Carry, str]] = {
+    Carry.NOWHERE: "✕",
     Carry.NO: "✕",
+    Carry.INTERPRETER: "✕",
     Carry.UNSURE: "?",
     Carry.AT_A_COST: "△",
     Carry.BUILT: "○",
