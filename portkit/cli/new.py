@@ -18,6 +18,11 @@ from portkit.store.journal import write_whole
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 LONGEST = 100  # characters of a kernel's name, as in the matrix
 KERNELS = re.compile(r"(?m)^kernels:[ \t]*(?:#.*)?\n(?P<entries>(?:[ \t]+\S.*\n|[ \t]*(?:#.*)?\n)*)")
+QUICK = re.compile(
+    r"(?m)^tiers:[ \t]*(?:#.*)?\n(?:[ \t]+\S.*\n|[ \t]*(?:#.*)?\n)*?(?P<indent>[ \t]+)quick:[ \t]*(?:#.*)?\n"
+    r"(?P<entries>(?:(?P=indent)[ \t]+\S.*\n|[ \t]*\n)+)"
+)
+QUICK_AXES = "{shapes: [4096x4096], dtypes: [bfloat16], variants: [w4]}"  # one cell a target; of the skeleton's axes
 
 
 @click.command("new", short_help="Write a kernel case that works, with its test.")
@@ -29,7 +34,8 @@ KERNELS = re.compile(r"(?m)^kernels:[ \t]*(?:#.*)?\n(?P<entries>(?:[ \t]+\S.*\n|
 def command(name: str, matrix: Path) -> None:
     """Write a kernel case that works, with its test, and add it to the matrix.
 
-    NAME is that of the case: lower-case letters, digits and _. Nothing is written over.
+    NAME is that of the case: lower-case letters, digits and _. Nothing is written over. Where the
+    matrix has a tier quick, one shape, dtype and variant of it go in there.
     """
     _check_name(name)
     content = _with_kernel(matrix, name)
@@ -77,15 +83,28 @@ def _with_kernel(matrix: Path, name: str) -> str:
     if name in {kernel.source.name for kernel in read_matrix(matrix).kernels}:
         raise MatrixError(f"{name} is among its kernels already", place=str(matrix), remedy="take another name")
     text = matrix.read_text(encoding="utf-8")
+    if not text.endswith("\n"):
+        text += "\n"
     block = KERNELS.search(text)
     if block is None:
         raise MatrixError(
             "its kernels do not stand one a line", place=str(matrix), remedy="write each on a line of its own, indented"
         )
+    return _with_quick(_with_entry(text, block, f"{name}:"), name)
+
+
+def _with_quick(text: str, name: str) -> str:
+    """With one in the tier ``quick`` too, whose kernels stand one a line; a tier without them has all cells anyway."""
+    block = QUICK.search(text)
+    return text if block is None else _with_entry(text, block, f"{name}: {QUICK_AXES}")
+
+
+def _with_entry(text: str, block: re.Match[str], entry: str) -> str:
+    """With one more entry at the end of a block, indented as the first is."""
     entries = block["entries"].rstrip()
     indent = re.match(r"(?:[ \t]*(?:#.*)?\n)*([ \t]+)", block["entries"])
     end = block.start("entries") + len(entries)
-    return f"{text[:end]}\n{indent[1] if indent else '  '}{name}:{text[end:]}"
+    return f"{text[:end]}\n{indent[1] if indent else '  '}{entry}{text[end:]}"
 
 
 def write_text(path: Path, text: str) -> None:

@@ -22,6 +22,7 @@ from portkit.plan.baselines import parse_baselines
 from portkit.plan.expand import Emulate, Selection
 from portkit.pytest_plugin import pytest_benchmark
 from portkit.pytest_plugin.display import make_display
+from portkit.pytest_plugin.no_match import no_match
 from portkit.pytest_plugin.resume_command import resume_command
 from portkit.pytest_plugin.worst_findings import worst_findings
 from portkit.run.benchmark import Choices, Prepared, Run, default_limits, prepare
@@ -42,6 +43,7 @@ PREPARED = pytest.StashKey[Prepared]()
 RESUMED = pytest.StashKey[Report]()
 INTERRUPTIONS = pytest.StashKey[Interruptions]()
 DISPLAY = pytest.StashKey[LiveLine | PlainLines]()
+UNMATCHED = pytest.StashKey[str]()
 
 _SUFFIXES = (".yaml", ".yml")
 
@@ -95,6 +97,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
     items = [item for item in session.items if isinstance(item, CellItem) and not item.get_closest_marker("skip")]
     if not items:
+        if config.option.keyword and not session.items and PREPARED in config.stash:
+            config.stash[UNMATCHED] = no_match(config.option.keyword, config.stash[PREPARED].plan.cells)
         return
     baselines = _baselines(config)
     if config.option.collectonly:
@@ -160,6 +164,8 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """What became of the cells, path of the report and the next command."""
+    if told := config.stash.get(UNMATCHED, None):
+        terminalreporter.write_line(f"portkit: {told}")
     run = config.stash.get(RUN, None)
     if run is None:
         return
@@ -167,7 +173,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.section("portkit")
     if config.option.verbose >= 0:
         found = worst_findings(run.journal.path, len(run.records), path) if run.whole else ()  # a stop is to be quick
-        for line in (*summary(run.records.values()), *found):
+        unusable = config.stash[PREPARED].failures
+        for line in (*summary(run.records.values(), unusable), *found):
             terminalreporter.write_line(line)
     if run.failure:
         terminalreporter.write_line(f"stopped: {run.failure.render()}", red=True)

@@ -178,13 +178,20 @@ class LiveLine:
         self._bar.update(self._task, total=self._tally.cells, completed=self._tally.done, description=text)
 
 
-def summary(records: Iterable[Record]) -> Iterator[str]:
-    """Cells by what pytest calls them, counts by status, and the cells that took longest."""
+def summary(records: Iterable[Record], unusable: Collection[str] = ()) -> Iterator[str]:
+    """Cells by what pytest calls them, counts by status, and the cells that took longest.
+
+    Args:
+        records: of the run.
+        unusable: kernels whose files can't be used: they have no cell, and pytest counts each as failed.
+    """
     known = list(records)
     if known:
         told = collections.Counter(_called(record) for record in known)
         yield "cells:   " + ", ".join(f"{told[name]} {name}" for name in ("passed", "failed", "expected", "excluded"))
         counts = collections.Counter(record.outcome.status for record in known)
+        if unusable:
+            yield f"kernels: {len(unusable)} can't be used, so no cell is of {', '.join(unusable)}"
         yield "status:  " + ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
     slow = sorted(known, key=lambda record: record.seconds, reverse=True)[:_SLOWEST]
     slow = [record for record in slow if record.seconds >= 1.0]

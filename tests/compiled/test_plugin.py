@@ -191,6 +191,12 @@ def test_a_wrong_kernel_is_told_from_a_right_one(project):
     )
 
 
+def test_a_choice_of_no_cell_is_told_with_the_nearest_kernel(project):
+    result = benchmark(project, "--portkit-target", "h200", "-k", "duoble and h200")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["portkit: no cell * matches -k 'duoble and h200': did you mean double[?]"])
+
+
 def test_a_broken_kernel_file_costs_only_itself(project):
     project.path.joinpath("broken.py").write_text("import portkit\n\nimport no_such_module\n")
     matrix = MATRIX.replace("targets:", "  broken: {path: broken.py}\ntargets:")
@@ -198,7 +204,7 @@ def test_a_broken_kernel_file_costs_only_itself(project):
     result = benchmark(project, "--portkit-target", "h200")
     result.assert_outcomes(passed=1, failed=1)
     cause = "broken.py:3: import failed: ModuleNotFoundError: No module named 'no_such_module'"
-    result.stdout.fnmatch_lines([f"*{cause}*"])
+    result.stdout.fnmatch_lines([f"*{cause}*", "cells:   1 passed, 0 failed, *", "kernels: 1 can't be used, *broken"])
     assert lines(project)[0]["failures"] == {"broken": cause}
 
 

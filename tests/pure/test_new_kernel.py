@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from portkit.cli import main
 from portkit.plan.matrix import read_matrix
@@ -55,6 +56,53 @@ def test_it_adds_to_a_matrix_and_changes_nothing_else(tmp_path):
     assert path.read_text() == MATRIX.replace("bfloat16\n", "bfloat16\n  scaled:\n")
     assert [kernel.source.name for kernel in read_matrix(path).kernels] == ["softmax", "rms_norm", "scaled"]
     assert "own.yaml" in (tmp_path / "tests" / "test_scaled.py").read_text()
+
+
+QUICK = """
+tiers:
+  full: {}
+  # one cell a kernel and target
+  quick:  # every push
+      softmax: {variants: [w4]}
+      rms_norm:
+        variants: [w4]
+
+  # all of it
+  nightly: {}
+"""
+
+
+def test_it_adds_one_cell_a_target_to_the_quick_tier(tmp_path):
+    path = tmp_path / "matrix.yaml"
+    path.write_text(MATRIX + QUICK)
+    assert main(["new", "scaled"]) == 0
+    line = "scaled: {shapes: [4096x4096], dtypes: [bfloat16], variants: [w4]}"
+    changed = MATRIX.replace("bfloat16\n", "bfloat16\n  scaled:\n")
+    quick = QUICK.replace("        variants: [w4]\n", f"        variants: [w4]\n      {line}\n")
+    assert path.read_text() == changed + quick
+    assert read_matrix(path).tiers["quick"]["scaled"].variants == ("w4",)
+    case = (tmp_path / "kernels" / "scaled.py").read_text()
+    assert all(part in case for part in ("(4096, 4096)", '"bfloat16"', '"w4"'))
+
+
+def test_a_quick_tier_that_names_no_kernel_stays(tmp_path):
+    path = tmp_path / "matrix.yaml"
+    path.write_text(f"{MATRIX}tiers: {{quick: {{}}}}")
+    assert main(["new", "scaled"]) == 0
+    assert path.read_text().endswith("tiers: {quick: {}}\n")
+
+
+def test_it_adds_to_the_default_matrix_a_cell_a_target(tmp_path):
+    path = tmp_path / "matrix.yaml"
+    path.write_text((Path(__file__).parents[2] / "matrix.yaml").read_text())
+    assert main(["new", "scaled"]) == 0
+    matrix = yaml_of(path)
+    assert [*matrix["tiers"]["quick"]] == [*matrix["kernels"]]
+    assert matrix["tiers"]["full"] == {}
+
+
+def yaml_of(path):
+    return YAML(typ="safe").load(path)
 
 
 @pytest.mark.parametrize("name", ["Scaled", "2d", "a-b", "class", "x" * 101, "../x"])

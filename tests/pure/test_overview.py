@@ -101,7 +101,7 @@ def test_a_kernel_without_rows_on_a_target_has_none_there():
 def test_good_kernels_are_said_to_be_known_how():
     ran = [record(Evidence.MEASURED), record(), record(Evidence.EMULATED, target="mi300x"), record(target="a100")]
     gap = record(target="rx7900xtx", outcome=Outcome(Status.OUT_OF_RESOURCES), expectation=EXPECTATION)
-    assert overview(*ran, gap, findings=0).startswith(
+    assert overview(*ran, gap, width=160, findings=0).startswith(
         "softmax is good on all 4 targets (1 measured, 1 emulated, 1 only built, 1 with a gap that the matrix knows).\n"
     )
     less = record(case="rope")  # of two kernels the one that less is known of counts

@@ -82,6 +82,8 @@ def test_the_summary_counts_and_names_the_slowest():
         "slowest: 41.2 s softmax[h200-4096x4096-float32-w8-compiled]",
     ]
     assert list(summary([])) == []
+    _, kernels, *_ = summary([BAD], {"rope": "can't be imported", "gelu": "is no kernel file"})
+    assert kernels == "kernels: 2 can't be used, so no cell is of rope, gelu"
 
 
 def test_cells_are_counted_as_pytest_calls_them():
