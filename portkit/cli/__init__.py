@@ -34,6 +34,7 @@ COMMANDS = {
     "schema": "The JSON schema of a matrix, for editors.",
     "selftest": "Test this host's GPU against what portkit says of it.",
     "show": "Everything about one cell.",
+    "sweep": "Fusion over the depth of a chain, and bytes against launches over size.",
     "targets": "The catalogue of GPUs.",
 }
 """Name of each subcommand (module ``portkit.cli.<name>``) → its line in the help."""
