@@ -65,7 +65,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     workloads = _workloads(declared, names(wanted), _parameters(given, declared, names(wanted)))
     paths = paths or (Path("reports/local"),)
     if missing is not None:
-        refuse_report(missing, paths)
+        _check_matrix_name(missing, paths)
     dataset = merge(paths)
     compared = comparison(dataset, explain=False)
     places = _places(compared, names(targets))
@@ -131,6 +131,12 @@ def _prices(files: Sequence[Path], compared: Comparison) -> Mapping[str, Price]:
         if name not in known:
             raise PricesError(f"no target is named {name!r}", place=price.place, remedy=nearest(name, known))
     return prices
+
+
+def _check_matrix_name(file: Path, paths: Sequence[Path]) -> None:
+    if file.suffix not in (".yaml", ".yml"):
+        raise ReportError("a matrix is a YAML file", place=str(file), remedy="end its name in .yaml")
+    refuse_report(file, paths)
 
 
 def _write_missing(file: Path, cells: str | None) -> None:

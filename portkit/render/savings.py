@@ -87,7 +87,8 @@ def _sum_row(found: Savings) -> Sequence[str]:
 
 def _totals(found: Savings) -> Iterator[str]:
     requests = 1e6 * found.workload.request_tokens
-    yield f"These kernels: {interval(found.speedup)} times as fast."
+    whole = "The pass" if not found.missing else "These kernels alone, here and below"
+    yield f"{whole}: {interval(found.speedup)} times as fast."
     yield f"GPU-hours per billion tokens: {_change(found, 1e9)}"
     yield f"GPU-hours per million requests of {found.workload.request_tokens:,} tokens: {_change(found, requests)}"
     if found.launch_us is not None and found.launches_saved is not None:

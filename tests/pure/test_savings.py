@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from factories import header, record, timing, verdict
 from ruamel.yaml import YAML
 
+import portkit
 from portkit.analysis.estimate import Estimate, total
 from portkit.cli.savings import command
 from portkit.errors import PricesError, ReportError, WorkloadError
@@ -128,7 +131,7 @@ def test_the_text_says_what_was_found_and_what_was_not(folder):
     shown = run("--workloads", "own.yaml", "-w", "small", "--prices", "prices.yaml", "--missing", "gap.yaml")
     assert "small on h200: 1 of 3 kernels of a pass are measured" in shown
     assert "3.000 [2.970, 3.030]  1.500 [1.485, 1.515]" in shown
-    assert "These kernels: 2.000 [1.972, 2.028] times as fast." in shown
+    assert "These kernels alone, here and below: 2.000 [1.972, 2.028] times as fast." in shown
     assert (
         "Launches saved cost the host 0.09 ms a pass, at 10 µs each as measured there" in shown
     )  # 3 calls × 3 launches × 10 µs
@@ -137,6 +140,14 @@ def test_the_text_says_what_was_found_and_what_was_not(folder):
     cells = YAML(typ="safe").load((folder / "gap.yaml").read_text())
     assert cells["kernels"]["rms_norm"] == {"shapes": ["4096x4096"], "dtypes": ["float32"], "directions": ["forward"]}
     assert list(cells["kernels"]) == ["rms_norm", "rope"]
+
+
+def test_a_whole_pass_is_called_one(folder):
+    report(folder, measured(), measured(case="rms_norm"), measured(case="rope", shape=(4096, 64)))
+    shown = run("--workloads", "own.yaml", "-w", "small", "--prices", "prices.yaml", "--missing", "gap.yaml")
+    assert "The pass: 2.000" in shown
+    assert "Not measured" not in shown
+    assert not (folder / "gap.yaml").exists()
 
 
 def test_shapes_are_never_scaled(folder):
@@ -285,6 +296,28 @@ def test_wrong_options_are_told_with_what_is_right(folder, arguments, message):
     report(folder, measured())
     with pytest.raises(WorkloadError, match=message):
         run(*arguments)
+
+
+def test_a_matrix_is_not_written_over_a_report(folder):
+    report(folder, measured())
+    (file,) = (folder / "reports" / "local").glob("*.jsonl")
+    with pytest.raises(ReportError, match=r"a matrix is a YAML file\n  remedy: end its name in .yaml"):
+        run("--workloads", "own.yaml", "-w", "small", "--missing", file)
+
+
+def test_the_files_that_the_document_shows_are_right(folder):
+    text = (Path(portkit.__file__).parent.parent / "docs" / "savings.md").read_text(encoding="utf-8")
+    workloads, prices = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (folder / "shown.yaml").write_text(workloads)
+    block = read_workloads(folder / "shown.yaml")["block"].workload()
+    assert [(use.shape, use.dtype, use.count) for use in block.uses] == [
+        ((16384, 4096), "bfloat16", 4),
+        ((16384, 14336), "float16", 2),
+    ]
+    (folder / "shown.yaml").write_text(prices)
+    shown, kept = read_prices(folder / "shown.yaml")["h100"], load_prices()["h100"]
+    assert shown.billed_hours(0) == kept.billed_hours(0) == pytest.approx(1 / 3)
+    assert (shown.usd_per_hour, shown.date) == (kept.usd_per_hour, kept.date)
 
 
 def test_the_list_has_every_workload(folder):
