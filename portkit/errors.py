@@ -4,6 +4,8 @@
     ├── MatrixError              matrix.yaml is wrong: file, line and key
     ├── CaseError                a kernel file is wrong: import, declaration, names
     ├── CatalogError             a targets file is wrong, or a target is unknown
+    ├── WorkloadError            a workloads file is wrong, or a workload is unknown
+    ├── PricesError              a prices file is wrong, or a SKU has no price
     ├── ReportError              a report can't be read or written
     ├── BinaryError              a cubin or hsaco can't be read
     ├── VectorsError             a file of recorded instruction results can't be used
@@ -51,6 +53,14 @@ class CaseError(PortkitError):
 
 class CatalogError(PortkitError):
     """A target is unknown, or a targets file is wrong."""
+
+
+class WorkloadError(PortkitError):
+    """A workload is unknown, or a workloads file is wrong."""
+
+
+class PricesError(PortkitError):
+    """A price is missing or names no GPU, or a prices file is wrong."""
 
 
 class ReportError(PortkitError):

@@ -30,9 +30,11 @@ COMMANDS = {
     "new": "A kernel case that works, with its test, to write one's own into.",
     "occupancy": "Theoretical occupancy of a configuration on a target.",
     "report": "Which kernels do not carry over and why, at a glance.",
+    "savings": "What fusion saves of a forward pass: time, GPU-hours, money.",
     "schema": "The JSON schema of a matrix, for editors.",
     "selftest": "Test this host's GPU against what portkit says of it.",
     "show": "Everything about one cell.",
+    "sweep": "Fusion over the depth of a chain, and bytes against launches over size.",
     "targets": "The catalogue of GPUs.",
 }
 """Name of each subcommand (module ``portkit.cli.<name>``) → its line in the help."""

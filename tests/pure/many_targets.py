@@ -76,6 +76,8 @@ def probe(target: str) -> DeviceProbe:
         read_gbs=4200 / speed,
         write_gbs=4100 / speed,
         matmul_tflops={"float32": 50 / speed, "bfloat16": 800 / speed},
+        launch_us=10.0,
+        graph_launch_us=0.5,
     )
 
 

@@ -8,7 +8,7 @@ of its own.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from portkit.analysis.rows import Comparison, ComparisonRow
@@ -48,15 +48,20 @@ Line = tuple[str, int, tuple[int, ...], str, str, str, Evidence]
 
 def depths(comparison: Comparison, dataset: Dataset) -> tuple[Depth, ...]:
     """Every line of three binaries or more, in the table's order."""
-    constants = {_key_of(row.record): _constants(row.record) for row in dataset.rows}
+    names_of = unrolled(dataset)
     lines: dict[Line, list[tuple[ComparisonRow, frozenset[str]]]] = collections.defaultdict(list)
     for row in comparison.rows:
-        names = constants.get(_key(row), {})
-        for axis, length in enumerate(row.shape):
-            if found := names.get(str(length)):
+        for axis in range(len(row.shape)):
+            if found := names_of(row, axis):
                 lines[_line(row, axis)].append((row, found))
     made = (_depth(line, rows) for line, rows in lines.items())
     return tuple(each for each in made if each is not None)
+
+
+def unrolled(dataset: Dataset) -> Callable[[ComparisonRow, int], frozenset[str]]:
+    """A function that names the constants of a row's launches whose value is the length of an axis."""
+    constants = {_key_of(row.record): _constants(row.record) for row in dataset.rows}
+    return lambda row, axis: constants.get(_key(row), {}).get(str(row.shape[axis]), frozenset())
 
 
 def _line(row: ComparisonRow, axis: int) -> Line:

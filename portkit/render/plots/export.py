@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -26,7 +26,9 @@ COLUMNS: Final = 3
 """Entries of a legend beside each other in that width."""
 
 
-def export(comparison: Comparison, dataset: Dataset, folder: Path, layout: str = "svg") -> tuple[Path, ...]:
+def export(
+    comparison: Comparison, dataset: Dataset, folder: Path, layout: str = "svg", kinds: Collection[str] = ()
+) -> tuple[Path, ...]:
     """Write every plot of a comparison to a file of its own.
 
     Args:
@@ -35,6 +37,7 @@ def export(comparison: Comparison, dataset: Dataset, folder: Path, layout: str =
         folder: where the files go, made if absent; files of the same name are replaced.
         layout: one of :data:`FORMATS`: ``svg`` or ``png`` for papers, ``vega`` for the
             Vega-Lite specification with its data as JSON, to change or to draw elsewhere.
+        kinds: only plots of these kinds; none means all.
 
     Returns:
         The files, in the order of kinds, kernels and operations; none where the comparison
@@ -50,7 +53,7 @@ def export(comparison: Comparison, dataset: Dataset, folder: Path, layout: str =
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for plot in plots(comparison, dataset):
+        for plot in plots(comparison, dataset, kinds=kinds):
             path = folder / f"{plot.name}{ending}"
             path.write_bytes(rendered(specification(plot)))
             written.append(path)

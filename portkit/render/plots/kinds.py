@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from portkit.analysis.rows import Comparison
-from portkit.render.plots import cascade, depth, distances, heat, roofline, speedups, variants
+from portkit.render.plots import cascade, chains, depth, distances, heat, roofline, sizes, speedups, variants
 from portkit.render.plots.plot import Plot, Spec
 from portkit.store.merge import Dataset
 
@@ -27,20 +27,25 @@ KINDS: Final[Mapping[str, Kind]] = {
     "roofline": Kind(roofline.SPEC, roofline.plots),
     "speedups": Kind(speedups.SPEC, speedups.plots),
     "depth": Kind(depth.SPEC, depth.plots),
+    "chains": Kind(chains.SPEC, chains.plots, in_page=False),
+    "sizes": Kind(sizes.SPEC, sizes.plots, in_page=False),
     "variants": Kind(variants.SPEC, variants.plots),
     "transfers": Kind(variants.TRANSFERS, variants.transfers),
     "distances": Kind(distances.SPEC, distances.plots),
 }
 
 
-def plots(comparison: Comparison, dataset: Dataset, *, in_page: bool = False) -> Iterator[Plot]:
+def plots(
+    comparison: Comparison, dataset: Dataset, *, in_page: bool = False, kinds: Collection[str] = ()
+) -> Iterator[Plot]:
     """Every plot that the comparison has values for.
 
     Args:
         comparison: what to draw.
         dataset: the merged reports that it was made from.
         in_page: only those that the HTML report draws.
+        kinds: only these; none means all.
     """
-    for kind in KINDS.values():
-        if kind.in_page or not in_page:
+    for name, kind in KINDS.items():
+        if (kind.in_page or not in_page) and (not kinds or name in kinds):
             yield from kind.plots(comparison, dataset)
