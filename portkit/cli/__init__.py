@@ -34,6 +34,7 @@ COMMANDS = {
     "selftest": "Test this host's GPU against what portkit says of it.",
     "show": "Everything about one cell.",
     "targets": "The catalogue of GPUs.",
+    "toggle": "Eager against torch.compile, on your own model.",
 }
 """Name of each subcommand (module ``portkit.cli.<name>``) → its line in the help."""
 
