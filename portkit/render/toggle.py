@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
@@ -48,7 +49,7 @@ def _columns(found: Toggled) -> Sequence[Column[Way]]:
     kernel = (Column[Way](("kernel", "time", "ms"), _kernel_ms, right=True),) if found.on_gpu else ()
     return (
         Column(("", "", "way"), lambda way, _: way.name),
-        Column(("", "", "ms"), lambda way, _: f"{way.wall.median_ms:.3g}" if way.wall else NONE, right=True),
+        Column(("", "", "ms"), lambda way, _: _three(way.wall.median_ms) if way.wall else NONE, right=True),
         Column(("", "", "speedup"), lambda way, _: _speedup(way), right=True),
         Column(("", "", "95 %"), lambda way, _: _interval(way)),
         Column(("first", "call", "s"), lambda way, _: _or_none(way.first_call_s, "{:.1f}"), right=True),
@@ -60,7 +61,13 @@ def _columns(found: Toggled) -> Sequence[Column[Way]]:
 
 
 def _kernel_ms(way: Way, notes: Notes) -> str:
-    return _noted(way, "kernel_ms", None if way.kernel_ms is None else f"{way.kernel_ms:.3g}", notes)
+    return _noted(way, "kernel_ms", None if way.kernel_ms is None else _three(way.kernel_ms), notes)
+
+
+def _three(milliseconds: float) -> str:
+    """Three digits, or all before the point."""
+    digits = 2 - math.floor(math.log10(milliseconds)) if milliseconds > 0 else 2
+    return f"{milliseconds:.{max(0, digits)}f}"
 
 
 def _speedup(way: Way) -> str:

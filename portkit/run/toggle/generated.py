@@ -55,8 +55,8 @@ def operations_in(kernel: str, known: Collection[str]) -> tuple[str, ...]:
     >>> operations_in("cpp_fused_mul_native_layer_norm__softmax_3", {"mul", "native_layer_norm", "_softmax", "native"})
     ('mul', 'native_layer_norm', '_softmax')
     """
-    _, _, names = kernel.partition("_fused_")
-    return _split(re.sub(r"_\d+$", "", names), frozenset(known)) or ((names,) if names else ())
+    names = re.sub(r"_?\d+$", "", kernel.partition("_fused_")[2])
+    return _split(names, frozenset(known)) or ((names,) if names else ())
 
 
 def _split(text: str, known: frozenset[str]) -> tuple[str, ...]:

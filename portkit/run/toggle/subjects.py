@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -64,7 +65,7 @@ def build(subject: Subject, device: str, seed: int) -> Model:
         raise CaseError(
             f"building the model failed: {told(error)}",
             place=place_of(error, subject),
-            remedy="name a function that needs no arguments and returns the model",
+            remedy=_remedy(error),
         ) from error
     if not callable(model):
         raise CaseError(
@@ -128,9 +129,21 @@ def place_of(error: BaseException, subject: Subject) -> str:
     return f"{subject.path}:{frames[-1].lineno}" if frames else subject.text
 
 
+def _remedy(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return "install what it imports beside portkit"
+    return "name a function that needs no arguments and returns the model"
+
+
+def _module(subject: Subject) -> ModuleType:
+    try:
+        return import_source(CaseSource(subject.name, path=subject.path, module=subject.module))
+    except CaseError as error:
+        raise CaseError(error.message, place=error.place, remedy="mend the file so that it imports alone") from error
+
+
 def _function(subject: Subject) -> Callable[[], Any]:
-    module = import_source(CaseSource(subject.name, path=subject.path, module=subject.module))
-    function: Any = module
+    function: Any = _module(subject)
     for part in subject.function.split("."):
         if not hasattr(function, part):
             own = [name for name, value in vars(function).items() if callable(value) and not name.startswith("_")]
