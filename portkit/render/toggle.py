@@ -21,6 +21,7 @@ def toggle_plain(found: Toggled, width: int | None) -> str:
     notes = Notes()
     table = plain_table(_columns(found), found.ways, lambda _: "", notes, width)
     parts = [wrapped(_head(found), width), table, _breaks(found, width), *_fusions(found), _times(found, width)]
+    parts.append(_not_compiled(found, width))
     parts.append(wrapped((f"[{number}] {text}" for number, text in notes.numbered()), width))
     return "\n\n".join(part for part in parts if part)
 
@@ -33,9 +34,9 @@ def toggle_json(found: Toggled) -> str:
 
 def _head(found: Toggled) -> Iterator[str]:
     yield f"{found.model} on {', '.join(found.inputs)}: {found.dtype}, {found.device}, torch {found.torch}"
-    settled = "every median known to half a per cent" if found.settled else "the time was over before medians settled"
+    settled = "every median known to half a per cent" if found.settled else "medians did not settle in them"
     yield f"wall clock, warm, {found.rounds} rounds, each way once a round in an order drawn anew; {settled}"
-    if not found.on_gpu:
+    if not found.on_gpu and any(way.mode == "reduce-overhead" for way in found.ways):
         yield "on a CPU: reduce-overhead, which is CUDA graphs, is the same as default there"
     yield from (found.nulls[name] for name in ("reference", "agreement", "counts") if name in found.nulls)
 
@@ -77,7 +78,8 @@ def _speedup(way: Way) -> str:
 def _interval(way: Way) -> str:
     if way.speedup is None or way.speedup.low is None or way.speedup.high is None:
         return ""
-    return f"{way.speedup.low:.2f} to {way.speedup.high:.2f}"
+    unclear = ", may be 1" if way.speedup.low <= 1 <= way.speedup.high else ""
+    return f"{way.speedup.low:.2f} to {way.speedup.high:.2f}{unclear}"
 
 
 def _mb(way: Way) -> str | None:
@@ -91,7 +93,7 @@ def _or_none(value: float | None, form: str) -> str:
 def _noted(way: Way, name: str, value: object, notes: Notes) -> str:
     if value is not None:
         return str(value)
-    return NONE + (notes.mark(way.nulls[name]) if name in way.nulls else "")
+    return NONE + (notes.mark(way.nulls[name]) if name in way.nulls and way.failed is None else "")
 
 
 def _result(way: Way, notes: Notes) -> str:
@@ -116,6 +118,13 @@ def _breaks(found: Toggled, width: int | None) -> str:
         return "Graph breaks: none" if any(way.mode for way in found.ways) else ""
     told = (f"  {each.place}  {each.reason}" for each in found.breaks)
     return f"Graph breaks: {len(found.breaks)}\n{wrapped(told, width)}"
+
+
+def _not_compiled(found: Toggled, width: int | None) -> str:
+    if not any(way.mode and way.failed is not None for way in found.ways):
+        return ""
+    remedy = "keep what it can't compile out of it by torch.compiler.disable, or leave the mode out of --modes"
+    return wrapped([f"A mode does not compile: {remedy}"], width)
 
 
 def _fusions(found: Toggled) -> Iterator[str]:

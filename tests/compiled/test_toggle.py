@@ -42,6 +42,10 @@ MODELS = """
     def library():
         return toggle_library.Layer()
 
+    def breaks_the_class():
+        toggle_library.Layer.forward = lambda self, x: 1 / 0
+        return toggle_library.Layer()
+
     def patches_the_class():
         toggle_library.Layer.forward = lambda self, x: self.linear(x)
         return toggle_library.Layer()
@@ -154,9 +158,10 @@ def test_models_that_cannot_be_used(models, function, inputs, wrong, right):
     assert right in caught.value.remedy
 
 
-def test_a_variant_that_patches_the_class_is_refused(models):
+@pytest.mark.parametrize("variant", ["patches_the_class", "breaks_the_class"])
+def test_a_variant_that_patches_the_class_is_refused(models, variant):
     with pytest.raises(CaseError, match=r"changed the results of the model itself[\s\S]*patch the instance"):
-        experiment(models, "library", variants=("patches_the_class",))
+        experiment(models, "library", variants=(variant,))
 
 
 def test_a_mode_that_does_not_compile_costs_itself_alone(models, monkeypatch):

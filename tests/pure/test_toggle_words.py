@@ -210,8 +210,14 @@ def test_what_a_terminal_shows():
     assert "3 × extern.mm, a library's" in text
     assert "fails [1]" in text
     assert "[1] torch.compile fails: E: no" in text
+    assert "torch.compiler.disable" in text
     assert "wrong [2]" in text
     assert "compile default: memory-bound, its kernels at 62% of that ceiling; the device is idle for 20%" in text
+
+
+def test_an_interval_that_holds_1_is_told():
+    assert "0.90 to 1.10, may be 1" in toggle_plain(toggled(way(speedup=Ratio(1.0, 0.9, 1.1))), 120)
+    assert "may be 1" not in toggle_plain(SHOWN, 120)
 
 
 def test_as_data():

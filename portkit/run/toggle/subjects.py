@@ -120,7 +120,8 @@ def tensors_in(result: object) -> tuple[torch.Tensor, ...]:
 def told(error: BaseException) -> str:
     """Type and first lines of an error's text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return scrub(f"{type(error).__name__}: {' '.join(lines[:2])}")[:500].rstrip()
+    kept = [line for line in lines if not line.startswith("Set TORCHDYNAMO_VERBOSE")]
+    return scrub(f"{type(error).__name__}: {' '.join(kept[:2])}")[:240].rstrip()
 
 
 def place_of(error: BaseException, subject: Subject) -> str:

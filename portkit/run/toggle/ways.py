@@ -78,7 +78,7 @@ class Experiment:
         made = [_Made(self._eager_way(counts), model)]
         made += [self._compiled(model, mode, arguments, judge) for mode in self.request.modes]
         made += [self._variant(each, model, arguments, judge, eager) for each in self.request.variants]
-        self.stage(f"timing {sum(each.way.failed is None for each in made)} ways, interleaved")
+        self.stage("timing all ways, interleaved")
         ways, rounds = self._timed(made, arguments)
         return self._found(ways, rounds, counts, breaks, _dtype(model, eager))
 
@@ -166,17 +166,17 @@ class Experiment:
         nulls = {"moved_bytes": _BESIDE}
         if why := same_weights(variant, model):
             nulls["weights"] = why
-        if judge and not Judge(eager, None).judge(tensors_in(arguments.call(model))).right:
+        if judge and not _still(model, arguments, eager):
             raise CaseError(
                 "building this variant changed the results of the model itself",
                 place=subject.text,
-                remedy="patch the instance that it returns, and not the class",
+                remedy="patch the instance that it returns, and no class or function of a module",
             )
         way = Way(subject.name, nulls=nulls)
         try:
             result = run(variant, arguments, subject)
         except CaseError as error:
-            return _Made(replace(way, failed=error.message), variant)
+            return _Made(replace(way, failed=_why_not(error)), variant)
         return _Made(self._judged(self._operations(way, variant, arguments), result, judge), variant)
 
     def _operations(self, way: Way, variant: Model, arguments: Arguments) -> Way:
@@ -283,6 +283,20 @@ def _device(asked: str | None) -> str:
     if asked == "cuda" and not there:
         raise HostError("PyTorch sees no GPU here", remedy="leave --device out, or give --device cpu")
     return asked or ("cuda" if there else "cpu")
+
+
+def _why_not(error: CaseError) -> str:
+    """Why a variant does not run; Triton's own words do not say it."""
+    no_gpu = "active drivers" in error.message and not torch.cuda.is_available()
+    return "its kernels are Triton's, which need a GPU, and there is none here" if no_gpu else error.message
+
+
+def _still(model: Model, arguments: Arguments, eager: Tensors) -> bool:
+    """Whether a model gives the results that it gave before."""
+    try:
+        return Judge(eager, None).judge(tensors_in(arguments.call(model))).right
+    except Exception:  # patched with what does not run here
+        return False
 
 
 def _kept(tensors: Tensors) -> Tensors:
