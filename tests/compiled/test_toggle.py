@@ -32,6 +32,7 @@ MODELS = """
             return {"y": torch.relu(self.linear(x)) * 2}
 
     def build():
+        print("what a model prints is not part of the answer")
         return Doubled()
 
     def wrong():
