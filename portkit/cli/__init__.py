@@ -36,6 +36,7 @@ COMMANDS = {
     "show": "Everything about one cell.",
     "sweep": "Fusion over the depth of a chain, and bytes against launches over size.",
     "targets": "The catalogue of GPUs.",
+    "toggle": "Eager against torch.compile, on your own model.",
 }
 """Name of each subcommand (module ``portkit.cli.<name>``) → its line in the help."""
 

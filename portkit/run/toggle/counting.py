@@ -1,0 +1,72 @@
+"""What one eager call of a model does: operations, bytes they must move, floating-point operations.
+
+Counted where PyTorch dispatches an operation: each reads its tensors and writes its results, once.
+Views move nothing; a lookup reads what it returns and not the whole table. A kernel that a
+library launches beside the dispatcher is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+_LOOKUPS: Final = frozenset({"aten::embedding", "aten::index", "aten::index_select", "aten::gather"})
+_ALLOCATE: Final = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty"})
+
+
+@dataclass
+class Counts:
+    """Of one call."""
+
+    operations: int = 0
+    moved_bytes: int = 0
+    flops: int = 0
+
+
+def count(call: Callable[[], object]) -> Counts:
+    """Call a model once and count."""
+    flops, moved = FlopCounterMode(display=False), _Moved()
+    with torch.no_grad(), moved:
+        call()
+    with torch.no_grad(), flops:
+        call()
+    return Counts(moved.counts.operations, moved.counts.moved_bytes, flops.get_total_flops())
+
+
+class _Moved(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = Counts()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        name = func._schema.name
+        if name not in _ALLOCATE and not _is_view(func):
+            self.counts.operations += 1
+            self.counts.moved_bytes += _moved(name, (args, kwargs), made)
+        return made
+
+
+def _is_view(func: Any) -> bool:
+    """Whether its results only look at what is there already."""
+    aliases = [each.alias_info for each in func._schema.returns]
+    return bool(aliases) and all(each is not None and not each.is_write for each in aliases)
+
+
+def _moved(name: str, given: object, made: object) -> int:
+    written = _bytes(tree_leaves(made))
+    if name in _LOOKUPS:
+        return 2 * written
+    return written + _bytes(tree_leaves(given))
+
+
+def _bytes(leaves: Iterable[object]) -> int:
+    """Bytes of tensors; of one that repeats a smaller memory, that memory's."""
+    tensors = (each for each in leaves if isinstance(each, torch.Tensor))
+    return sum(min(each.nbytes, each.untyped_storage().nbytes()) for each in tensors)

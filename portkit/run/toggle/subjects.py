@@ -1,0 +1,178 @@
+"""The models of an experiment and the arguments of their call."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from portkit.errors import CaseError, nearest
+from portkit.model import CaseSource
+from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs
+from portkit.plan.toggle import Subject, read_inputs
+from portkit.run.inputs import InputMaker
+from portkit.run.load import import_source
+from portkit.run.scrub import scrub
+
+Model = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a model is called with."""
+
+    positional: tuple[Any, ...]
+    named: dict[str, Any]
+
+    def call(self, model: Model) -> Any:
+        """The model's result."""
+        return model(*self.positional, **self.named)
+
+    def to_float64(self) -> Arguments:
+        """The same values, floating-point ones in float64."""
+        return Arguments(tuple(map(_float64, self.positional)), {k: _float64(v) for k, v in self.named.items()})
+
+
+def make_arguments(texts: Sequence[str], device: str, seed: int) -> Arguments:
+    """Make the arguments that the texts of ``--input`` ask for; the same bits on every host."""
+    maker = InputMaker(seed, device)
+
+    def made(spec: TensorSpec | DtypeSpec) -> Any:
+        return getattr(torch, spec.dtype) if isinstance(spec, DtypeSpec) else _tensor(spec, maker)
+
+    values = [(name, map_specs(made, value)) for name, value in read_inputs(texts)]
+    positional = tuple(value for name, value in values if name is None)
+    return Arguments(positional, {name: value for name, value in values if name is not None})
+
+
+def build(subject: Subject, device: str, seed: int) -> Model:
+    """The model of a subject on the device, its random weights from the seed.
+
+    Raises:
+        CaseError: the function is not there, takes arguments, fails, or returns no model.
+    """
+    function = _function(subject)
+    torch.manual_seed(seed)
+    try:
+        with torch.device(device):
+            model = function()
+    except Exception as error:
+        raise CaseError(
+            f"building the model failed: {told(error)}",
+            place=place_of(error, subject),
+            remedy=_remedy(error),
+        ) from error
+    if not callable(model):
+        raise CaseError(
+            f"returns a value of type {type(model).__name__}, which is no model",
+            place=subject.text,
+            remedy="return a torch.nn.Module, or a function of the inputs",
+        )
+    return model.to(device) if isinstance(model, torch.nn.Module) else model  # type: ignore[no-any-return]
+
+
+def same_weights(model: Model, of: Model) -> str | None:
+    """Give a model the weights of another; why not, where it has others."""
+    if not isinstance(model, torch.nn.Module) or not isinstance(of, torch.nn.Module):
+        return "its weights are its builder's: one of both is no torch.nn.Module"
+    try:
+        model.load_state_dict(of.state_dict())
+    except RuntimeError as error:
+        return f"its weights are its builder's: {told(error)}"
+    return None
+
+
+def run(model: Model, arguments: Arguments, subject: Subject) -> tuple[torch.Tensor, ...]:
+    """Call a model; the tensors of its result.
+
+    Raises:
+        CaseError: the call fails, or its result has no tensor.
+    """
+    try:
+        result = arguments.call(model)
+    except Exception as error:
+        raise CaseError(
+            f"the model does not run on these inputs: {told(error)}",
+            place=place_of(error, subject),
+            remedy="give each argument of its call as --input dtype[shape] or --input NAME=dtype[shape], "
+            "in the dtype of its weights",
+        ) from error
+    found = tensors_in(result)
+    if not found:
+        raise CaseError(
+            f"the model returns a value of type {type(result).__name__} without a tensor in it",
+            place=subject.text,
+            remedy="let it return a tensor, or a tuple, list or dict of tensors",
+        )
+    return found
+
+
+def tensors_in(result: object) -> tuple[torch.Tensor, ...]:
+    """Tensors of a result, in order."""
+    return tuple(each for each in tree_leaves(result) if isinstance(each, torch.Tensor))
+
+
+def told(error: BaseException) -> str:
+    """Type and first lines of an error's text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    kept = [line for line in lines if not line.startswith("Set TORCHDYNAMO_VERBOSE")]
+    return scrub(f"{type(error).__name__}: {' '.join(kept[:2])}")[:240].rstrip()
+
+
+def place_of(error: BaseException, subject: Subject) -> str:
+    """The line of the user's file at which it failed, else what the user named."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == subject.path]
+    return f"{subject.path}:{frames[-1].lineno}" if frames else subject.text
+
+
+def _remedy(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return "install what it imports beside portkit"
+    return "name a function that needs no arguments and returns the model"
+
+
+def _module(subject: Subject) -> ModuleType:
+    try:
+        return import_source(CaseSource(subject.name, path=subject.path, module=subject.module))
+    except CaseError as error:
+        raise CaseError(error.message, place=error.place, remedy="mend the file so that it imports alone") from error
+
+
+def _function(subject: Subject) -> Callable[[], Any]:
+    function: Any = _module(subject)
+    for part in subject.function.split("."):
+        if not hasattr(function, part):
+            own = [name for name, value in vars(function).items() if callable(value) and not name.startswith("_")]
+            raise CaseError(f"has no function {subject.function}", place=subject.text, remedy=nearest(part, own))
+        function = getattr(function, part)
+    if not callable(function):
+        raise CaseError(
+            f"{subject.function} is a value of type {type(function).__name__} and no function",
+            place=subject.text,
+            remedy="name a function without arguments that returns the model",
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def _tensor(spec: TensorSpec, maker: InputMaker) -> torch.Tensor:
+    shape = (*spec.shape[:-2], *reversed(spec.shape[-2:])) if spec.transposed else spec.shape
+    if getattr(torch, spec.dtype).is_floating_point:
+        value = maker.uniform(shape, spec.dtype, *_bounds(spec, -1.0, 1.0))
+    else:
+        low, high = _bounds(spec, 0, 2)
+        value = maker.integers(shape, spec.dtype, int(low), int(high))
+    return value.mT if spec.transposed else value
+
+
+def _bounds(spec: TensorSpec, low: float, high: float) -> tuple[float, float]:
+    return (low if spec.low is None else spec.low, high if spec.high is None else spec.high)
+
+
+def _float64(value: Any) -> Any:
+    wide = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.to(torch.float64) if wide else value

@@ -1,0 +1,340 @@
+"""The experiment: every way to call the model, made, judged, and timed beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import torch
+
+from portkit.errors import CaseError, HostError
+from portkit.model import Clock, Ratio
+from portkit.plan.toggle import EAGER, Subject, ToggleRequest
+from portkit.run.timing.rounds import Bounds, Rounds
+from portkit.run.timing.statistics import of_rounds
+from portkit.run.timing.wall import wall_rounds
+from portkit.run.toggle import inductor
+from portkit.run.toggle.agreement import Judge
+from portkit.run.toggle.counting import Counts, count
+from portkit.run.toggle.subjects import (
+    Arguments,
+    Model,
+    build,
+    make_arguments,
+    run,
+    same_weights,
+    tensors_in,
+    told,
+)
+from portkit.store.toggled import Agreement, Break, Roofs, Toggled, Way
+
+Stage = Callable[[str], None]
+"""Hears what is done next, for people."""
+
+Tensors = tuple[torch.Tensor, ...]
+
+_NO_GPU: Final = "on a CPU there is no device trace"
+_BESIDE: Final = "a variant may launch kernels beside PyTorch's dispatcher, where bytes are counted"
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A way that runs."""
+
+    way: Way
+    model: Model
+
+
+@dataclass
+class Experiment:
+    """One request under way.
+
+    Args:
+        request: what is asked.
+        stage: hears what is done next.
+    """
+
+    request: ToggleRequest
+    stage: Stage
+    device: str = ""
+    nulls: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> Toggled:
+        """All of it.
+
+        Raises:
+            CaseError: the model, a variant or the inputs can't be used.
+            HostError: the device asked for is not there.
+        """
+        self.device = _device(self.request.device)
+        self.stage("building the model")
+        arguments = make_arguments(self.request.inputs, self.device, self.request.seed)
+        model = self._build(self.request.model)
+        eager = _kept(run(model, arguments, self.request.model))
+        judge = self._judge(model, arguments, eager)
+        counts = self._counts(model, arguments)
+        breaks = self._breaks(model, arguments)
+        made = [_Made(self._eager_way(counts), model)]
+        made += [self._compiled(model, mode, arguments, judge) for mode in self.request.modes]
+        made += [self._variant(each, model, arguments, judge, eager) for each in self.request.variants]
+        self.stage("timing all ways, interleaved")
+        ways, rounds = self._timed(made, arguments)
+        return self._found(ways, rounds, counts, breaks, _dtype(model, eager))
+
+    # ----------------------------------------------------------------------
+    # Before any way
+
+    def _build(self, subject: Subject) -> Model:
+        return build(subject, self.device, self.request.seed)
+
+    def _judge(self, model: Model, arguments: Arguments, eager: Tensors) -> Judge | None:
+        self.stage("running it in float64, as the reference")
+        torch.manual_seed(self.request.seed + 1)
+        if not Judge(eager, None).judge(tensors_in(arguments.call(model))).right:
+            self.nulls["agreement"] = "the eager model differs from call to call: call .eval() where it has dropout"
+            return None
+        reference, why = self._reference(model, arguments)
+        if why:
+            self.nulls["reference"] = why
+        return Judge(eager, reference)
+
+    def _reference(self, model: Model, arguments: Arguments) -> tuple[Tensors | None, str]:
+        """The model's result in float64, and why there is none."""
+        try:
+            wide = self._build(self.request.model)
+            if isinstance(wide, torch.nn.Module) and same_weights(wide, model) is None:
+                wide = wide.double()
+            found = tensors_in(arguments.to_float64().call(wide))
+        except Exception as error:  # whatever a model that is bound to its dtype raises
+            return None, f"no float64 reference, results are held against eager's: {told(error)}"
+        narrow = [each.dtype for each in found if each.is_floating_point() and each.dtype != torch.float64]
+        if narrow:
+            return None, f"no float64 reference, results are held against eager's: the model returns {narrow[0]} always"
+        return found, ""
+
+    def _counts(self, model: Model, arguments: Arguments) -> Counts | None:
+        self.stage("counting operations and bytes of the eager model")
+        try:
+            return count(lambda: arguments.call(model))
+        except Exception as error:  # some operations refuse a dispatch mode
+            self.nulls["counts"] = f"operations could not be counted: {told(error)}"
+            return None
+
+    def _breaks(self, model: Model, arguments: Arguments) -> tuple[Break, ...] | None:
+        if not self.request.modes:
+            self.nulls["breaks"] = "no mode of torch.compile was asked for"
+            return None
+        self.stage("looking for graph breaks")
+        try:
+            return inductor.graph_breaks(model, arguments)
+        except Exception as error:  # what Dynamo can't follow at all
+            self.nulls["breaks"] = f"Dynamo can't follow the model: {told(error)}"
+            return None
+
+    # ----------------------------------------------------------------------
+    # Ways
+
+    def _eager_way(self, counts: Counts | None) -> Way:
+        if counts is None:
+            return Way(EAGER, nulls=dict.fromkeys(("launches", "moved_bytes"), self.nulls["counts"]))
+        return Way(EAGER, launches=None if self._on_gpu else counts.operations, moved_bytes=counts.moved_bytes)
+
+    def _compiled(self, model: Model, mode: str, arguments: Arguments, judge: Judge | None) -> _Made:
+        self.stage(f"compiling, mode {mode}")
+        way = Way(f"compile {mode}", mode)
+        try:
+            compiled = inductor.compile_model(model, mode, arguments, self._finish)
+        except Exception as error:  # the compiler's own, in any of its stages
+            return _Made(replace(way, failed=f"torch.compile fails: {told(error)}"), model)
+        code = compiled.code
+        way = replace(
+            way,
+            first_call_s=compiled.first_call_s,
+            generated=code,
+            launches=None if code is None or self._on_gpu else code.calls,
+            moved_bytes=compiled.moved_bytes,
+            nulls=compiled.nulls,
+        )
+        return _Made(self._judged(way, tensors_in(compiled.result), judge), compiled.model)
+
+    def _variant(
+        self, subject: Subject, model: Model, arguments: Arguments, judge: Judge | None, eager: Tensors
+    ) -> _Made:
+        self.stage(f"building variant {subject.name}")
+        variant = self._build(subject)
+        nulls = {"moved_bytes": _BESIDE}
+        if why := same_weights(variant, model):
+            nulls["weights"] = why
+        if judge and not _still(model, arguments, eager):
+            raise CaseError(
+                "building this variant changed the results of the model itself",
+                place=subject.text,
+                remedy="patch the instance that it returns, and no class or function of a module",
+            )
+        way = Way(subject.name, nulls=nulls)
+        try:
+            result = run(variant, arguments, subject)
+        except CaseError as error:
+            return _Made(replace(way, failed=_why_not(error)), variant)
+        return _Made(self._judged(self._operations(way, variant, arguments), result, judge), variant)
+
+    def _operations(self, way: Way, variant: Model, arguments: Arguments) -> Way:
+        """On a CPU, what PyTorch dispatches is all there is."""
+        if self._on_gpu:
+            return way
+        try:
+            return replace(way, launches=count(lambda: arguments.call(variant)).operations)
+        except Exception as error:  # as of a variant that is compiled
+            return replace(way, nulls={**way.nulls, "launches": f"operations could not be counted: {told(error)}"})
+
+    def _judged(self, way: Way, result: Tensors, judge: Judge | None) -> Way:
+        if judge is None:
+            return replace(way, nulls={**way.nulls, "agreement": self.nulls["agreement"]})
+        found: Agreement = judge.judge(result)
+        return replace(way, agreement=found)
+
+    # ----------------------------------------------------------------------
+    # Time
+
+    def _timed(self, made: Sequence[_Made], arguments: Arguments) -> tuple[tuple[Way, ...], Rounds[float]]:
+        functions = {
+            each.way.name: _calling(each.model, arguments, each.way.mode) for each in made if each.way.failed is None
+        }
+        bounds = Bounds(self.request.seconds, fewest=8, least=20, step=4)
+        rounds = wall_rounds(functions, bounds, self._finish)
+        clocks, slower = of_rounds({name: rounds.column(name) for name in functions}, EAGER)
+        speedups = {name: _inverse(ratio) for name, ratio in slower.items()}
+        ways = [_with_time(each.way, clocks, speedups) for each in made]
+        return tuple(self._with_trace(ways, functions)), rounds
+
+    def _with_trace(self, ways: Sequence[Way], functions: Mapping[str, Callable[[], object]]) -> Iterator[Way]:
+        if not self._on_gpu:
+            yield from (_without(way, _NO_GPU, "kernel_ms") for way in ways)
+            return
+        from portkit.run.toggle.gpu import traced  # noqa: PLC0415 - needs Triton, which a CPU may lack
+
+        self.stage("tracing kernels")
+        try:
+            found = traced(functions)
+        except Exception as error:  # a TraceError, or the driver's own
+            yield from (_without(way, told(error), "kernel_ms", "launches") for way in ways)
+            return
+        for way in ways:
+            one = found.get(way.name)
+            yield replace(way, kernel_ms=one.kernel_ms, launches=one.launches) if one else way
+
+    def _roofs(self, dtype: str) -> Roofs | None:
+        if not self._on_gpu:
+            self.nulls["roofs"] = "no ceilings are measured on a CPU"
+            return None
+        from portkit.run.toggle.gpu import measure_roofs  # noqa: PLC0415 - needs Triton
+
+        self.stage("measuring the ceilings of the device")
+        try:
+            return measure_roofs(dtype)
+        except Exception as error:  # a ceiling that can't be had costs no other figure
+            self.nulls["roofs"] = f"no ceilings were measured: {told(error)}"
+            return None
+
+    def _found(
+        self,
+        ways: tuple[Way, ...],
+        rounds: Rounds[float],
+        counts: Counts | None,
+        breaks: tuple[Break, ...] | None,
+        dtype: str,
+    ) -> Toggled:
+        return Toggled(
+            model=self.request.model.text,
+            inputs=self.request.inputs,
+            device=self._device_name(),
+            on_gpu=self._on_gpu,
+            torch=str(torch.__version__),
+            dtype=dtype,
+            ways=ways,
+            breaks=breaks,
+            flops=counts.flops if counts else None,
+            rounds=len(rounds.rounds),
+            settled=rounds.settled,
+            roofs=self._roofs(dtype),
+            nulls=self.nulls,
+        )
+
+    # ----------------------------------------------------------------------
+    # The device
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self.device == "cuda"
+
+    def _finish(self) -> None:
+        if self._on_gpu:
+            torch.cuda.synchronize()
+
+    def _device_name(self) -> str:
+        if self._on_gpu:
+            return str(torch.cuda.get_device_name())
+        return f"CPU ({torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads)"
+
+
+def _device(asked: str | None) -> str:
+    there = torch.cuda.is_available()
+    if asked == "cuda" and not there:
+        raise HostError("PyTorch sees no GPU here", remedy="leave --device out, or give --device cpu")
+    return asked or ("cuda" if there else "cpu")
+
+
+def _why_not(error: CaseError) -> str:
+    """Why a variant does not run; Triton's own words do not say it."""
+    no_gpu = "active drivers" in error.message and not torch.cuda.is_available()
+    return "its kernels are Triton's, which need a GPU, and there is none here" if no_gpu else error.message
+
+
+def _still(model: Model, arguments: Arguments, eager: Tensors) -> bool:
+    """Whether a model gives the results that it gave before."""
+    try:
+        return Judge(eager, None).judge(tensors_in(arguments.call(model))).right
+    except Exception:  # patched with what does not run here
+        return False
+
+
+def _kept(tensors: Tensors) -> Tensors:
+    """Copies: a call may write to what an earlier one returned."""
+    return tuple(each.clone() for each in tensors)
+
+
+def _calling(model: Model, arguments: Arguments, mode: str | None) -> Callable[[], object]:
+    if mode is None:
+        return lambda: arguments.call(model)
+
+    def call() -> Any:
+        torch.compiler.cudagraph_mark_step_begin()  # results of the call before may be overwritten
+        return arguments.call(model)
+
+    return call
+
+
+def _inverse(ratio: Ratio) -> Ratio:
+    """How many times faster than eager, of how many times slower."""
+    low = None if not ratio.high else round(1 / ratio.high, 6)
+    high = None if not ratio.low else round(1 / ratio.low, 6)
+    return Ratio(round(1 / ratio.value, 6), low, high)
+
+
+def _with_time(way: Way, clocks: Mapping[str, Clock], speedups: Mapping[str, Ratio]) -> Way:
+    return replace(way, wall=clocks.get(way.name), speedup=speedups.get(way.name))
+
+
+def _without(way: Way, why: str, *names: str) -> Way:
+    return replace(way, nulls={**way.nulls, **dict.fromkeys(names, why)})
+
+
+def _dtype(model: Model, results: Tensors) -> str:
+    """Of most of the weights; of the results, for a model that has none."""
+    weights = model.parameters() if isinstance(model, torch.nn.Module) else iter(())
+    sizes: dict[torch.dtype, int] = {}
+    for each in weights:
+        sizes[each.dtype] = sizes.get(each.dtype, 0) + each.numel()
+    chosen = max(sizes, key=lambda each: sizes[each]) if sizes else results[0].dtype
+    return str(chosen).removeprefix("torch.")
