@@ -166,9 +166,11 @@ def _sources(places: Sequence[str], given: _Given) -> Iterator[CaseSource]:
 def _declared_or_refused(place: Place, text: str, given: _Given) -> Iterator[CaseSource]:
     """The checks that a file declares; with none, what it needs is said and the command ends."""
     if any(given):
-        raise click.UsageError(f"arguments were given, and no function: name it as {text}:FUNCTION")
+        raise click.UsageError(f"arguments were given, and no function: name it as {text.rstrip(':')}:FUNCTION")
     if place.path is None:
-        raise CaseError("has no source file to look into", place=text, remedy=f"name a function, as {text}:FUNCTION")
+        raise CaseError(
+            "has no source file to look into", place=text, remedy=f"name a function, as {text.rstrip(':')}:FUNCTION"
+        )
     found = list(_declared(place))
     if not found:
         click.echo(needs_plain(text, scan(place.path)), err=True)

@@ -50,6 +50,7 @@ def test_a_file_without_comments_says_what_it_needs(tmp_path, capsys):
         (["{file}", "--arg", "x=1"], "arguments were given, and no function: name it as"),
         (["{file}:launch", "--arg", "x=ff[1]"], "has no dtype: ff"),
         (["{file}:launch", "--arg", "x=f32[1]", "-t", "h2000"], "did you mean h200"),
+        (["{file}:", "--arg", "x=f32[1]"], "some.py:FUNCTION"),
         (["{file}:launch", "--arg", "x=f32[1]", "--small", "x=f32[1]"], "--small and --reference are for --emulate"),
         (["{file}:launch", "--arg", "x=f32[9999,9999]", "--emulate"], "give smaller ones to it, such as --small"),
         (["{file}:launch", "--arg", "x=f32[1]", "--emulate", "--backward"], "gradients need a --reference"),
