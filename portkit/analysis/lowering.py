@@ -128,12 +128,21 @@ def _of_target(chosen: Sequence[Row], of_kernel: Sequence[Row], target: str) -> 
     on_target = [row for row in chosen if row.record.cell.target == target]
     built = [row for row in on_target if row.record.build and row.record.build.candidates]
     if not on_target:
-        known = {row.record.cell.target for row in of_kernel}
-        raise ReportError(f"no such row on a target {target!r}", place="--targets", remedy=nearest(target, known))
+        raise _no_such_row(of_kernel, target)
     if not built:
         cause = on_target[0].record.outcome
         raise ReportError(f"nothing was built: {cause.status} {cause.message}".rstrip(), place=label_of(on_target[0]))
     return sorted(built, key=lambda row: (BLOB not in row.record.blobs, _ORDER.index(row.record.evidence)))
+
+
+def _no_such_row(of_kernel: Sequence[Row], target: str) -> ReportError:
+    """Says whether it is the target's name that no row has, or the words."""
+    on_target = [row for row in of_kernel if row.record.cell.target == target]
+    if not on_target:
+        known = {row.record.cell.target for row in of_kernel}
+        return ReportError(f"no such row on a target {target!r}", place="--targets", remedy=nearest(target, known))
+    words = set().union(*map(_words, on_target))
+    return ReportError(f"no row on {target} has all of these words", place="-k", remedy=nearest("", words))
 
 
 def _by_operation(rows: Iterable[Row]) -> Mapping[_Operation, Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ import click
 from rich.console import Console
 
 from portkit.analysis.rows import Comparison, comparison
-from portkit.cli.names import names
+from portkit.cli.names import count_or_all, names
 from portkit.cli.outputs import terminal_width
 from portkit.errors import CaseError, HostError
 from portkit.model import CaseSource, Check, Status, Target
@@ -75,7 +76,15 @@ def _call_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help=f"With commas, or {ALL}.  [default: {len(TARGETS)} in wide use]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Rows and findings as data.")
-@click.option("--findings", "shown", type=int, default=5, show_default=True, help="Most findings that are told.")
+@click.option(
+    "--findings",
+    "shown",
+    metavar="N|all",
+    callback=count_or_all,
+    default="5",
+    show_default=True,
+    help="Most findings that are told, or all.",
+)
 @click.option("--report", type=click.Path(path_type=Path), help="Folder of the report.  [default: the user's cache]")
 @click.option("--fresh", is_flag=True, help="Build again though nothing has changed.")
 def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
@@ -91,7 +100,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     changed: bool,
     targets: str,
     as_json: bool,
-    shown: int,
+    shown: int | None,
     report: Path | None,
     fresh: bool,
 ) -> int:
@@ -128,7 +137,7 @@ def _fine(status: Status) -> bool:
     return status.good or status.skipped
 
 
-def _as_text(compared: Comparison, checked: Checked, shown: int) -> str:
+def _as_text(compared: Comparison, checked: Checked, shown: int | None) -> str:
     end = f"report: {checked.report}"
     if checked.kept:
         end += "\n  of an earlier call: nothing that it depends on has changed (--fresh builds again)"
@@ -166,9 +175,11 @@ def _sources(places: Sequence[str], given: _Given) -> Iterator[CaseSource]:
 def _declared_or_refused(place: Place, text: str, given: _Given) -> Iterator[CaseSource]:
     """The checks that a file declares; with none, what it needs is said and the command ends."""
     if any(given):
-        raise click.UsageError(f"arguments were given, and no function: name it as {text}:FUNCTION")
+        raise click.UsageError(f"arguments were given, and no function: name it as {text.rstrip(':')}:FUNCTION")
     if place.path is None:
-        raise CaseError("has no source file to look into", place=text, remedy=f"name a function, as {text}:FUNCTION")
+        raise CaseError(
+            "has no source file to look into", place=text, remedy=f"name a function, as {text.rstrip(':')}:FUNCTION"
+        )
     found = list(_declared(place))
     if not found:
         click.echo(needs_plain(text, scan(place.path)), err=True)
@@ -259,10 +270,11 @@ def _changed(places: Sequence[Place], given: _Given) -> Iterator[CaseSource]:
     if any(given):
         raise click.UsageError("--changed takes its arguments from comments in the files")
     root = Path(_git("rev-parse", "--show-toplevel")[0])
-    touched = {root / name for name in _git("-C", str(root), "diff", "--name-only", "HEAD")}
-    touched |= {root / name for name in _git("-C", str(root), "ls-files", "--others", "--exclude-standard")}
+    changed = _git("diff", "--name-only", "-z", "HEAD", folder=root)
+    new = _git("ls-files", "--others", "--exclude-standard", "-z", folder=root)
+    touched = {root / name for name in (*changed, *new)}
     wanted = {place.path for place in places}
-    for path in (root / name for name in _git("-C", str(root), "grep", "--untracked", "-lE", _GREP, "--", "*.py")):
+    for path in (root / name for name in _git("grep", "--untracked", "-zlE", _GREP, "--", "*.py", folder=root)):
         if wanted and path not in wanted:
             continue
         place = Place(path, None, None)
@@ -274,23 +286,24 @@ def _changed(places: Sequence[Place], given: _Given) -> Iterator[CaseSource]:
 _GREP = r"^[[:space:]]*#[[:space:]]*portkit:[[:space:]]*check[[:space:]]"
 
 
-def _git(*arguments: str) -> list[str]:
-    """Lines that git answers.
+def _git(command: str, *arguments: str, folder: Path | None = None) -> list[str]:
+    """What git answers, by lines, or by zeros where it is asked for them: it quotes odd paths otherwise.
 
     Raises:
         HostError: there is no git, or no repository here.
     """
     try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", command, *arguments], cwd=folder, capture_output=True, check=False)
     except OSError as error:
         raise HostError(f"git does not run: {error.strerror}", remedy="install git, or name the files") from None
-    nothing_found = "grep" in arguments and done.returncode == 1
+    nothing_found = command == "grep" and done.returncode == 1
     if done.returncode and not nothing_found:
         raise HostError(
-            f"git {arguments[0]} failed: {done.stderr.strip()}",
+            f"git {command} failed: {os.fsdecode(done.stderr).strip()}",
             remedy="call --changed in a git repository with a commit",
         )
-    return done.stdout.splitlines()
+    end = "\0" if b"\0" in done.stdout else "\n"
+    return [each for each in os.fsdecode(done.stdout).split(end) if each]
 
 
 # --------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
 from portkit.analysis.rows import Comparison, comparison
-from portkit.cli.names import names
+from portkit.cli.names import count_or_all, names
 from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, terminal_width, write
 from portkit.cli.summaries import compacted, is_summary, merged_summaries, missing, parquet
 from portkit.errors import ReportError, meant
@@ -24,13 +24,6 @@ from portkit.store.summary import ENDING, summary
 from portkit.targets.catalog import load_catalog
 
 PATH = click.Path(path_type=Path)
-
-
-def count_or_all(context: click.Context, option: click.Parameter, value: str) -> int | None:
-    """A number; None for ``all``."""
-    if value != "all" and not value.isdecimal():
-        raise click.BadParameter(f"{value!r} is neither a number nor all", context, option)
-    return None if value == "all" else int(value)
 
 
 @click.command("merge", short_help="Merge reports into one table of kernels × targets.")

@@ -52,9 +52,9 @@ def refuse_report(output: Path, paths: Sequence[Path]) -> None:
     names = (output.suffix, Path(os.path.realpath(output)).suffix)
     if ".jsonl" in names or any(path.exists() and output.exists() and path.samefile(output) for path in paths):
         raise ReportError(
-            "a comparison is not written over a report, nor under a report's ending",
+            "nothing is written over a report, nor under a report's ending, .jsonl",
             place=str(output),
-            remedy=f"name another file with -o, ending in {', '.join(LAYOUT_OF_SUFFIX)}",
+            remedy="name another file",
         )
 
 
@@ -62,8 +62,9 @@ def write(output: Path, content: str | bytes) -> None:
     """Replace a file as a whole, or write to a pipe or a device.
 
     Raises:
-        ReportError: it can't be written.
+        ReportError: it can't be written, or has the ending of reports.
     """
+    refuse_report(output, ())
     content = content.encode(errors="replace") if isinstance(content, str) else content
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

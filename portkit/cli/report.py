@@ -16,8 +16,7 @@ from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
 from portkit.analysis.findings.rule import Finding
 from portkit.analysis.rows import Comparison, ComparisonRow, comparison
-from portkit.cli.merge import count_or_all
-from portkit.cli.names import names
+from portkit.cli.names import count_or_all, names
 from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, write
 from portkit.plan.places import KernelPlaces, kernel_places
 from portkit.render.github import annotate, annotation_commands, job_summary, pull_request_comment

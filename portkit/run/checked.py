@@ -139,10 +139,15 @@ def _find(module: ModuleType, dotted: str, source: CaseSource) -> Any:
     found: Any = module
     for part in dotted.split("."):
         if not hasattr(found, part):
-            names = [name for name, value in vars(found).items() if callable(value) and not name.startswith("__")]
+            names = [name for name, value in _members(found).items() if callable(value) and not name.startswith("__")]
             raise CaseError(f"has no {dotted}", place=str(source), remedy=nearest(part, names))
         found = getattr(found, part)
     return found
+
+
+def _members(found: Any) -> Mapping[str, Any]:
+    """What a module or a class defines; nothing for a value without attributes of its own, such as a number."""
+    return getattr(found, "__dict__", {})
 
 
 def _refuse_grid(check: Check, source: CaseSource) -> None:
@@ -165,11 +170,10 @@ def _bind(function: Callable[..., Any], arguments: Pairs, source: CaseSource, na
     try:
         signature.bind(*by_place, **named)
     except TypeError as error:
-        raise CaseError(
-            f"{name} does not take these arguments: {error}",
-            place=str(source),
-            remedy=f"its signature is {name}{signature}; give each with --arg NAME=VALUE",
-        ) from None
+        remedy = f"its signature is {name}{signature}; give each with --arg NAME=VALUE"
+        if "." in name and next(iter(signature.parameters), "") == "self":
+            remedy = "a method has no object here: name a function that makes one and calls it"
+        raise CaseError(f"{name} does not take these arguments: {error}", place=str(source), remedy=remedy) from None
 
 
 def _calling(

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -50,6 +51,7 @@ class Kept:
     BLOB: ClassVar[str] = "imported"
     files: set[str] = field(default_factory=set)
     whole: bool = True  # whether every result said what it depends on
+    began: int = field(default_factory=time.time_ns)  # of the check: files that changed since may not be what it saw
 
     def add(self, result: CellResult) -> None:
         """Take in a result's files; one without costs the whole its use, as does one that our side failed."""
@@ -66,6 +68,8 @@ def keep(report: Path, call: Call, kept: Kept) -> None:
     if not kept.whole or any(source.check and source.check.script for source in call.sources):
         return
     states = {name: _state(name) for name in sorted(kept.files)}
+    if any(state is None or state[1] > kept.began for state in states.values()):
+        return
     note = {"report": report.name, "files": states}
     write_whole(_note(report.parent, call), json.dumps(note).encode())
 

@@ -51,7 +51,7 @@ _ESCAPES = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # titles, links
     r"|\x1b[ -/]*[0-~]?"
 )
-_LINE_ENDS = re.compile(r"\r\n?")
+_LINE_ENDS = re.compile(r"\r\n?|[\u2028\u2029]")
 _UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -53,6 +53,14 @@ def four_times(x, beyond=0):
 
 def double(x, beyond=0):
     return x * 2
+
+
+LIMIT = 3
+
+
+class Scaled:
+    def times(self, x):
+        return x
 """
 
 SCRIPT = """
@@ -163,6 +171,9 @@ def test_machine_code_is_held_against_a_reference(capsys, folder, beyond, refere
         (Check("kernel", arguments=(("x", "f32[4]"),)), "nothing says with how many blocks it is launched"),
         (Check("twice", arguments=(("x", "f32[4]"),), grid=(4,)), "is no kernel, and so it chooses its grid itself"),
         (Check("torch"), "torch is no function"),
+        (Check("LIMIT.real"), "LIMIT.real is no function"),
+        (Check("LIMIT.nothing"), "has no LIMIT.nothing"),
+        (Check("Scaled.times", arguments=(("x", "f32[4]"),)), "a method has no object here: name a function"),
     ],
 )
 def test_what_can_not_be_called(folder, check_of, message):

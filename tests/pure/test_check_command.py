@@ -50,6 +50,9 @@ def test_a_file_without_comments_says_what_it_needs(tmp_path, capsys):
         (["{file}", "--arg", "x=1"], "arguments were given, and no function: name it as"),
         (["{file}:launch", "--arg", "x=ff[1]"], "has no dtype: ff"),
         (["{file}:launch", "--arg", "x=f32[1]", "-t", "h2000"], "did you mean h200"),
+        (["{file}:launch", "--arg", "x=f32[1]", "--findings", "-1"], "'-1' is neither a number nor all"),
+        (["{file}:launch", "--arg", "x=f32[1]", "--findings", "all", "-t", "h2000"], "did you mean h200"),
+        (["{file}:", "--arg", "x=f32[1]"], "some.py:FUNCTION"),
         (["{file}:launch", "--arg", "x=f32[1]", "--small", "x=f32[1]"], "--small and --reference are for --emulate"),
         (["{file}:launch", "--arg", "x=f32[9999,9999]", "--emulate"], "give smaller ones to it, such as --small"),
         (["{file}:launch", "--arg", "x=f32[1]", "--emulate", "--backward"], "gradients need a --reference"),
@@ -135,6 +138,20 @@ def test_a_new_file_is_checked(repository, monkeypatch):
     assert changed(monkeypatch) == (None, [("new.py", "f32[4]")])
 
 
+@pytest.mark.parametrize("name", ["größe.py", "two words.py", 'quo"te.py', "li\nne.py"])
+def test_paths_that_git_quotes(repository, monkeypatch, name):
+    (repository / name).write_text(f"{KERNEL}# portkit: check launch --arg x=f32[4]\n", encoding="utf-8")
+    assert changed(monkeypatch) == (None, [(name, "f32[4]")])
+
+
+def test_a_repository_without_a_commit(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q"], check=True)
+    assert run("--changed") == 2
+    assert "error: git diff failed: " in (said := capsys.readouterr().err)
+    assert "a git repository with a commit" in said
+
+
 def test_no_repository(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
@@ -177,6 +194,16 @@ def test_a_report_stands_until_a_file_changes(call, report):
     keep(report, call, kept(call))
     assert Path(kept_report(report.parent, call).path) == report
     os.utime(call.sources[0].path, ns=(1, 1))
+    assert kept_report(report.parent, call) is None
+
+
+@pytest.mark.parametrize(
+    "meanwhile", [lambda path: os.utime(path, (2**33, 2**33)), os.unlink], ids=["edited", "removed"]
+)
+def test_a_report_does_not_stand_where_a_file_changed_while_it_was_made(call, report, meanwhile):
+    found = kept(call)
+    meanwhile(call.sources[0].path)
+    keep(report, call, found)
     assert kept_report(report.parent, call) is None
 
 

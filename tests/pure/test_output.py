@@ -55,3 +55,10 @@ def test_a_reader_that_has_gone_is_no_mistake(report):
     done = portkit("merge", report, stdout=writer)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_no_command_writes_over_a_report(report):
+    before = report.read_bytes()
+    done = portkit("schema", "matrix", "-o", report)
+    assert (done.returncode, report.read_bytes()) == (2, before)
+    assert b"nothing is written over a report" in done.stderr

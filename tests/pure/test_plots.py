@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import many_targets
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("vl_convert", reason="needs the extra `report`")
 from portkit.analysis.rows import comparison
 from portkit.errors import HostError, ReportError
 from portkit.render.plots import export
+from portkit.render.plots.export import FORMATS
 from portkit.render.plots.kinds import KINDS, plots
 
 
@@ -43,6 +45,26 @@ def test_every_kind_is_made_and_names_are_unique(compared, dataset):
 
 def test_hostile_names_make_plain_file_names(compared, dataset):
     assert all(plot.name.replace("-", "").isalnum() for plot in plots(compared, dataset))
+
+
+def test_kernels_whose_names_differ_in_signs_or_are_long_have_files_of_their_own(some, dataset, tmp_path):
+    longer = "k" * 300
+    named = {"ab": 0, "a_b": 0, "A-b": 0, "和": 0, "積": 0, longer: 0, f"{longer}_other": 0}
+    rows = tuple(replace(row, kernel=name) for name in named for row in some.rows)
+    files = export(replace(some, rows=rows, findings=()), dataset, tmp_path, "vega")
+    assert len(set(files)) == len(files) == len(list(tmp_path.iterdir()))
+    drawn = {json.loads(file.read_text())["title"]["subtitle"].partition(" ")[0] for file in files}
+    assert set(named) <= drawn
+
+
+def test_a_plot_that_vega_does_not_take_is_named(some, dataset, tmp_path, monkeypatch):
+    monkeypatch.setitem(FORMATS, "svg", (".svg", refused))
+    with pytest.raises(ReportError, match=r"plot [a-z0-9-]+: can't be drawn: no such operator\n.*--plot-format vega"):
+        export(some, dataset, tmp_path)
+
+
+def refused(spec):
+    raise ValueError("no such operator\n at line 1")
 
 
 def test_svg_has_the_marks_of_every_target(some, dataset, tmp_path):

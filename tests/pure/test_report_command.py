@@ -91,7 +91,7 @@ def test_annotations_name_lines_of_the_matrix_that_is_here(reports):
 
 
 def test_a_report_is_not_written_over(reports):
-    with pytest.raises(ReportError, match="not written over a report"):
+    with pytest.raises(ReportError, match="nothing is written over a report"):
         run("--html", reports / "reports" / "local" / "x.jsonl")
 
 

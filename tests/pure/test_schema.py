@@ -148,3 +148,7 @@ def test_a_byte_changed_in_a_line_as_written_is_found(old, new):
     assert old in line
     with pytest.raises(ReportError, match="checksum"):
         schema.read(line.replace(old, new, 1), SCHEMA_VERSION, "r:2")
+
+
+def test_line_ends_of_unicode_are_newlines():
+    assert schema.clean("one\u2028two\u2029three\r\nfour") == "one\ntwo\nthree\nfour"

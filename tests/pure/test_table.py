@@ -353,7 +353,7 @@ def test_merge_refuses_an_unknown_ending(reports):
 
 
 def refused(*arguments):
-    with pytest.raises(ReportError, match="a comparison is not written over a report"):
+    with pytest.raises(ReportError, match="nothing is written over a report"):
         CliRunner().invoke(command, [str(each) for each in arguments], catch_exceptions=False)
 
 

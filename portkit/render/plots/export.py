@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -24,6 +25,10 @@ WIDTH: Final = 480
 
 COLUMNS: Final = 3
 """Entries of a legend beside each other in that width."""
+
+
+LONGEST: Final = 200
+"""Characters of a file's name without number and ending; file systems take 255 bytes."""
 
 
 def export(
@@ -50,16 +55,41 @@ def export(
     if layout not in FORMATS:
         raise ReportError(f"no format of plots {layout!r}", remedy=f"name one of {', '.join(FORMATS)}")
     ending, rendered = FORMATS[layout]
-    written = []
+    written: dict[str, Path] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for plot in plots(comparison, dataset, kinds=kinds):
-            path = folder / f"{plot.name}{ending}"
-            path.write_bytes(rendered(specification(plot)))
-            written.append(path)
+            name = _free_name(plot.name, written)
+            written[name] = folder / f"{name}{ending}"
+            written[name].write_bytes(_drawn(plot, rendered))
     except OSError as error:
-        raise ReportError(f"a plot can't be written: {error.strerror}", place=str(folder)) from error
-    return tuple(written)
+        raise ReportError(
+            f"a plot can't be written: {error.strerror}", place=str(folder), remedy="name a folder that you may write"
+        ) from error
+    return tuple(written.values())
+
+
+def _free_name(name: str, taken: Container[str]) -> str:
+    """The name, short enough for a file, with a number where kernels differ only in what file names leave out."""
+    short = name[:LONGEST].strip("-")
+    numbered = (f"{short}-{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([short], numbered) if each not in taken)
+
+
+def _drawn(plot: Plot, rendered: Callable[[dict[str, Any]], bytes]) -> bytes:
+    """A plot in a format.
+
+    Raises:
+        ReportError: Vega does not take it.
+    """
+    try:
+        return rendered(specification(plot))
+    except ValueError as error:
+        raise ReportError(
+            f"can't be drawn: {str(error).splitlines()[0]}",
+            place=f"plot {plot.name[:LONGEST]}",
+            remedy="--plot-format vega writes its specification; -k draws other kernels",
+        ) from error
 
 
 def specification(plot: Plot) -> dict[str, Any]:

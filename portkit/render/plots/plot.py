@@ -26,6 +26,6 @@ class Plot:
 
     @property
     def name(self) -> str:
-        """Name of its file without an ending, unique among plots of a comparison."""
+        """Name for its file without an ending: letters, digits and dashes, so two kernels may have the same."""
         parts = (part for part in (self.page, self.operation, self.kind, self.detail) if part)
         return re.sub(r"[^A-Za-z0-9]+", "-", " ".join(parts)).strip("-").lower()
