@@ -230,12 +230,16 @@ def _cells(texts: Sequence[str]) -> str:
 
 
 def inert(text: str) -> str:
-    r"""A text that GitHub shows as it is: no markup, and no link, mention or reference either.
+    r"""A text that GitHub shows as it is: no markup or formula, and no link, mention or reference either.
+
+    A dollar that begins no formula stands in a span, as GitHub's help on mathematical expressions says.
 
     >>> inert("@octo-org") == "@\u200bocto-org", inert("#12") == "#\u200b12"
     (True, True)
     """
-    shown = escaped(clean(text)).replace("*", "\\*").replace("_", "\\_").replace("~", "\\~")
+    shown = (
+        escaped(clean(text)).replace("$", "<span>$</span>").replace("*", "\\*").replace("_", "\\_").replace("~", "\\~")
+    )
     for sign in ("@", "#", "://", "www."):
         shown = shown.replace(sign, f"{sign}\u200b" if len(sign) == 1 else f"{sign[:-1]}\u200b{sign[-1]}")
     return shown

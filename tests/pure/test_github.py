@@ -79,6 +79,8 @@ def test_nothing_of_a_report_is_markup_a_mention_or_a_reference():
         ("**b**", "**"),
         ("~~s~~", "~~"),
         ("a _i_", " _i"),
+        ("$x$", "$x"),
+        ("$`x`$", "$\\`"),
     ],
 )
 def test_inert_texts_have_no_sign_that_github_acts_on(text, sign):
