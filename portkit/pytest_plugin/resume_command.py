@@ -17,7 +17,8 @@ def resume_command(arguments: Iterable[str], run_id: str) -> str:
     """
     given = [*_without_resume(arguments)]
     asked = [] if "--benchmark" in given else ["--benchmark"]
-    return shlex.join(["pytest", *asked, *given, OPTION, run_id])
+    end = given.index("--") if "--" in given else len(given)  # of options: what follows are paths
+    return shlex.join(["pytest", *asked, *given[:end], OPTION, run_id, *given[end:]])
 
 
 def _without_resume(arguments: Iterable[str]) -> Iterator[str]:

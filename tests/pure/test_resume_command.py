@@ -15,6 +15,11 @@ def test_what_chose_the_cells_and_the_folder_is_said_again():
     assert shlex.split(command) == ["pytest", *given, "--portkit-resume", "run"]
 
 
+def test_paths_behind_two_dashes_stay_there():
+    command = resume_command(["--benchmark", "--", "tests/-odd.py"], "run")
+    assert shlex.split(command) == ["pytest", "--benchmark", "--portkit-resume", "run", "--", "tests/-odd.py"]
+
+
 @pytest.mark.parametrize("resume", [["--portkit-resume"], ["--portkit-resume", "old"], ["--portkit-resume=old"]])
 @pytest.mark.parametrize("after", [[], ["-x"]])
 def test_a_former_resumption_is_not_said_twice(resume, after):
