@@ -251,7 +251,7 @@ def test_the_command_writes_merges_and_compacts_summaries(folder):
 def test_the_command_refuses_what_makes_no_sense(folder):
     one = folder / "s.parquet"
     assert "a summary is Parquet" in str(invoke(folder / "reports", "--summary", folder / "x.csv").exception)
-    assert "not written over a report" in str(invoke(one, "-o", one).exception)
+    assert "nothing is written over a report" in str(invoke(one, "-o", one).exception)
     assert "--reference: summaries have no baselines" in str(invoke(one, "--reference", "h200").exception)
     assert "--findings: summaries have no baselines" in str(invoke(one, "--findings", "3").exception)
     (folder / "s.jsonl").write_bytes(one.read_bytes())
