@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import click
@@ -35,5 +36,5 @@ def command(folder: Path) -> None:
     for path, text in files.items():
         write_text(path, text)
         click.echo(path)
-    inside = "" if folder == Path() else f"cd {folder}; "
+    inside = "" if folder == Path() else f"cd {shlex.quote(str(folder))}; "
     click.echo(f"\nNow: {inside}pytest --benchmark, then portkit merge; portkit doctor says what this host can do.")

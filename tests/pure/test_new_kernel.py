@@ -158,6 +158,11 @@ def test_init_writes_a_matrix_a_case_and_its_schema(tmp_path, capsys):
         load_catalog().get(target)
 
 
+def test_what_init_says_to_call_can_be_called(tmp_path, capsys):
+    assert main(["init", "two words"]) == 0
+    assert "\nNow: cd 'two words'; pytest --benchmark" in capsys.readouterr().out
+
+
 def test_init_writes_nothing_over(tmp_path, capsys):
     (tmp_path / "matrix.yaml").write_text(MATRIX)
     assert main(["init"]) == 2
