@@ -1,12 +1,13 @@
 """Figures with their 95 % interval, and how sums, differences and ratios carry the interval on.
 
-Half-widths of figures that err apart add in squares (the law of propagation of uncertainty, JCGM 100:2008,
-5.1.2, of independent quantities), below and above each for itself, since intervals of a bootstrap are not symmetric.
+By interval arithmetic (IEEE 1788-2015, the set-based flavour): the result's bounds are reached where each figure is at
+one end of its own interval. That holds however the figures err together, which nobody measured: kernels of one run
+share clocks and temperature, and two calls may rest on one median. It is wider than the interval of figures that err
+apart.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -21,31 +22,25 @@ class Estimate:
     high: float
 
     def __mul__(self, factor: float) -> Estimate:
-        """The same in another unit, or of several calls that err together."""
+        """The same in another unit, or of several calls; the factor is positive."""
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
     def __add__(self, other: Estimate) -> Estimate:
-        """The sum of two that err apart: half-widths add in squares."""
-        value = self.value + other.value
-        below = math.hypot(self.value - self.low, other.value - other.low)
-        above = math.hypot(self.high - self.value, other.high - other.value)
-        return Estimate(value, value - below, value + above)
+        """The sum."""
+        return Estimate(self.value + other.value, self.low + other.low, self.high + other.high)
 
     def __sub__(self, other: Estimate) -> Estimate:
-        """The difference of two that err apart."""
-        return self + Estimate(-other.value, -other.high, -other.low)
+        """The difference."""
+        return Estimate(self.value - other.value, self.low - other.high, self.high - other.low)
 
     def __truediv__(self, other: Estimate) -> Estimate:
-        """The ratio of two positive ones that err apart: relative half-widths add in squares."""
-        value = self.value / other.value
-        below = math.hypot(1 - self.low / self.value, other.high / other.value - 1)
-        above = math.hypot(self.high / self.value - 1, 1 - other.low / other.value)
-        return Estimate(value, value * (1 - below), value * (1 + above))
+        """The ratio of two whose intervals are positive."""
+        return Estimate(self.value / other.value, self.low / other.high, self.high / other.low)
 
 
 NOTHING: Final = Estimate(0, 0, 0)
 
 
 def total(parts: Iterable[Estimate]) -> Estimate:
-    """The sum of figures that err apart."""
+    """The sum of all."""
     return sum(parts, start=NOTHING)

@@ -4,11 +4,9 @@ A kernel of a workload is met by a measured row of the same case, direction, sha
 target, never by one of another shape. Times are medians on device events with flushed caches, of
 the fused function and of one baseline that was timed in the same rounds.
 
-Intervals. A row's median has a 95 % bootstrap interval. ``count`` calls of one kernel err together, so
-its half-widths grow by the count; kernels were timed apart and err apart, so the half-widths of a sum
-are the root of the summed squares, below and above each for itself. Fused and baseline of one row were
-interleaved and err alike; taking them as independent makes the interval of their difference and of
-their ratio wider than it is, never narrower. How devices of one SKU differ is in none of them.
+Intervals. A row's median has a 95 % bootstrap interval. Sums, differences and ratios are by interval arithmetic
+(:mod:`portkit.analysis.estimate`), so they hold however kernels, and fused and baseline of one row, err together. The
+choice of the fastest variant, and how devices of one SKU differ, are in none of them.
 
 Definitions:
 

@@ -133,7 +133,8 @@ def _billing(price: Price) -> str:
 def _floor(found: Savings) -> Iterator[str]:
     if found.lines:
         share = found.compute_ms.value / found.fused_ms.value
-        yield f"Floor: {interval(found.compute_ms)} ms of the fused time ({share:.0%}) are bound by compute and stay."
+        stays = f"Floor: {interval(found.compute_ms)} ms of the fused time ({share:.0%}) are bound by compute and stay"
+        yield stays + (", of the kernels that are measured alone." if found.missing else ".")
     if found.unplaced:
         yield f"Nobody knows what bounds {_names(line.use.case for line in found.unplaced)}."
     if found.missing:

@@ -3,5 +3,5 @@
 ``process`` starts and watches the child (no torch) · ``child`` is its program · ``subjects`` the
 models and their inputs · ``ways`` how each is called, compiled and timed · ``inductor`` what
 torch.compile made · ``generated`` reads its code (no torch) · ``counting`` what eager operations
-move and compute · ``agreement`` whether results are right · ``roofs`` the device's ceilings.
+move and compute · ``agreement`` whether results are right · ``gpu`` the device's ceilings.
 """
