@@ -20,11 +20,12 @@ from typing import Any
 import torch
 from triton.runtime.jit import KernelInterface
 
-from portkit.errors import CaseError, nearest
-from portkit.model import FAMILIES, CaseSource, Cell, CellResult, Check, Direction, KernelCase, Shape
+from portkit.errors import CaseError
+from portkit.model import FAMILIES, CaseSource, Cell, CellResult, Check, Direction, KernelCase
 from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs, parse_argument
 from portkit.plan.check import CALL, shape_and_dtype
 from portkit.run.inputs import InputMaker
+from portkit.run.named import member, tensor
 from portkit.run.tree import named_tensors
 
 IMPORTED = "imported"
@@ -81,24 +82,9 @@ def _inputs(arguments: Pairs, make: InputMaker) -> dict[str, Any]:
 
 def _made(text: str, make: InputMaker) -> Any:
     def made(spec: TensorSpec | DtypeSpec) -> Any:
-        return getattr(torch, spec.dtype) if isinstance(spec, DtypeSpec) else _tensor(spec, make)
+        return getattr(torch, spec.dtype) if isinstance(spec, DtypeSpec) else tensor(spec, make)
 
     return map_specs(made, parse_argument(text, "--arg"))
-
-
-def _tensor(spec: TensorSpec, make: InputMaker) -> torch.Tensor:
-    shape: Shape = (*spec.shape[:-2], *reversed(spec.shape[-2:])) if spec.transposed else spec.shape
-    if getattr(torch, spec.dtype).is_floating_point:
-        low, high = _bounds(spec, -1.0, 1.0)
-        value = make.uniform(shape, spec.dtype, low, high)
-    else:
-        low, high = _bounds(spec, 0, 2)
-        value = make.integers(shape, spec.dtype, int(low), int(high))
-    return value.mT if spec.transposed else value
-
-
-def _bounds(spec: TensorSpec, low: float, high: float) -> tuple[float, float]:
-    return (low if spec.low is None else spec.low, high if spec.high is None else spec.high)
 
 
 # --------------------------------------------------------------------------
@@ -123,7 +109,7 @@ def _script(command: Sequence[str]) -> Callable[..., tuple[torch.Tensor, ...]]:
 def _function(source: CaseSource, check: Check, load: Import) -> Callable[..., tuple[torch.Tensor, ...]]:
     if check.root is not None and check.root not in sys.path:
         sys.path.insert(0, check.root)
-    found = _find(load(source), check.function, source)
+    found = member(load(source), check.function, str(source))
     if isinstance(found, KernelInterface):
         return _launching(found, check, source)
     _refuse_grid(check, source)
@@ -133,21 +119,6 @@ def _function(source: CaseSource, check: Check, load: Import) -> Callable[..., t
         raise CaseError(f"{check.function} is no function", place=str(source), remedy="name a function or a kernel")
     _bind(found, check.arguments, source, check.function)
     return _calling(lambda given: found, check, source)
-
-
-def _find(module: ModuleType, dotted: str, source: CaseSource) -> Any:
-    found: Any = module
-    for part in dotted.split("."):
-        if not hasattr(found, part):
-            names = [name for name, value in _members(found).items() if callable(value) and not name.startswith("__")]
-            raise CaseError(f"has no {dotted}", place=str(source), remedy=nearest(part, names))
-        found = getattr(found, part)
-    return found
-
-
-def _members(found: Any) -> Mapping[str, Any]:
-    """What a module or a class defines; nothing for a value without attributes of its own, such as a number."""
-    return getattr(found, "__dict__", {})
 
 
 def _refuse_grid(check: Check, source: CaseSource) -> None:

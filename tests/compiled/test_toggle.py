@@ -142,7 +142,8 @@ def test_a_random_model_is_not_judged(models):
 @pytest.mark.parametrize(
     ("function", "inputs", "wrong", "right"),
     [
-        ("biuld", ("f32[4,16]",), "has no function biuld", "did you mean build"),
+        ("biuld", ("f32[4,16]",), "has no biuld", "did you mean build"),
+        ("size.deep", ("f32[4,16]",), "has no size.deep", ""),
         ("size", ("f32[4,16]",), "is a value of type int and no function", "without arguments"),
         ("needs", ("f32[4,16]",), "missing 1 required positional argument: 'size'", "needs no arguments"),
         ("a_tensor", ("f32[4,16]",), "a value of type Tensor, which is no model", "torch.nn.Module"),
@@ -190,9 +191,16 @@ def test_graph_breaks_have_place_and_reason():
 # Counting and judging
 
 
+def test_tensors_in_lists_are_float64_too():
+    wide = Arguments(([torch.ones(2), 3],), {"by": {"name": torch.ones(1, dtype=torch.int64)}}).to_float64()
+    assert wide.positional[0][0].dtype == torch.float64
+    assert wide.named["by"]["name"].dtype == torch.int64
+
+
 def test_views_move_nothing_and_a_lookup_reads_what_it_returns():
     table, rows = torch.ones(1000, 8), torch.tensor([1, 2])
     assert count(lambda: table.view(8, 1000).t()).operations == 0
+    assert count(lambda: torch.ops.aten._unsafe_view(table, [8, 1000])).operations == 0
     assert count(lambda: torch.nn.functional.embedding(rows, table)).moved_bytes == 2 * 2 * 8 * 4
 
 

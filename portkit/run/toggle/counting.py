@@ -17,6 +17,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 _LOOKUPS: Final = frozenset({"aten::embedding", "aten::index", "aten::index_select", "aten::gather"})
+_VIEWS: Final = frozenset({"aten::_unsafe_view"})
+"""Views that their schema does not tell as such."""
+
 _ALLOCATE: Final = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty"})
 
 
@@ -47,7 +50,7 @@ class _Moved(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         name = func._schema.name
-        if name not in _ALLOCATE and not _is_view(func):
+        if name not in _ALLOCATE | _VIEWS and not _is_view(func):
             self.counts.operations += 1
             self.counts.moved_bytes += _moved(name, (args, kwargs), made)
         return made

@@ -9,14 +9,15 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
-from portkit.errors import CaseError, nearest
+from portkit.errors import CaseError
 from portkit.model import CaseSource
 from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs
 from portkit.plan.toggle import Subject, read_inputs
 from portkit.run.inputs import InputMaker
 from portkit.run.load import import_source
+from portkit.run.named import member, tensor
 from portkit.run.scrub import scrub
 
 Model = Callable[..., Any]
@@ -35,7 +36,7 @@ class Arguments:
 
     def to_float64(self) -> Arguments:
         """The same values, floating-point ones in float64."""
-        return Arguments(tuple(map(_float64, self.positional)), {k: _float64(v) for k, v in self.named.items()})
+        return Arguments(tree_map(_float64, self.positional), tree_map(_float64, self.named))
 
 
 def make_arguments(texts: Sequence[str], device: str, seed: int) -> Arguments:
@@ -43,7 +44,7 @@ def make_arguments(texts: Sequence[str], device: str, seed: int) -> Arguments:
     maker = InputMaker(seed, device)
 
     def made(spec: TensorSpec | DtypeSpec) -> Any:
-        return getattr(torch, spec.dtype) if isinstance(spec, DtypeSpec) else _tensor(spec, maker)
+        return getattr(torch, spec.dtype) if isinstance(spec, DtypeSpec) else tensor(spec, maker)
 
     values = [(name, map_specs(made, value)) for name, value in read_inputs(texts)]
     positional = tuple(value for name, value in values if name is None)
@@ -144,12 +145,7 @@ def _module(subject: Subject) -> ModuleType:
 
 
 def _function(subject: Subject) -> Callable[[], Any]:
-    function: Any = _module(subject)
-    for part in subject.function.split("."):
-        if not hasattr(function, part):
-            own = [name for name, value in vars(function).items() if callable(value) and not name.startswith("_")]
-            raise CaseError(f"has no function {subject.function}", place=subject.text, remedy=nearest(part, own))
-        function = getattr(function, part)
+    function = member(_module(subject), subject.function, subject.text)
     if not callable(function):
         raise CaseError(
             f"{subject.function} is a value of type {type(function).__name__} and no function",
@@ -157,20 +153,6 @@ def _function(subject: Subject) -> Callable[[], Any]:
             remedy="name a function without arguments that returns the model",
         )
     return function  # type: ignore[no-any-return]
-
-
-def _tensor(spec: TensorSpec, maker: InputMaker) -> torch.Tensor:
-    shape = (*spec.shape[:-2], *reversed(spec.shape[-2:])) if spec.transposed else spec.shape
-    if getattr(torch, spec.dtype).is_floating_point:
-        value = maker.uniform(shape, spec.dtype, *_bounds(spec, -1.0, 1.0))
-    else:
-        low, high = _bounds(spec, 0, 2)
-        value = maker.integers(shape, spec.dtype, int(low), int(high))
-    return value.mT if spec.transposed else value
-
-
-def _bounds(spec: TensorSpec, low: float, high: float) -> tuple[float, float]:
-    return (low if spec.low is None else spec.low, high if spec.high is None else spec.high)
 
 
 def _float64(value: Any) -> Any:
