@@ -3,7 +3,15 @@
 Slow ones are left out unless ``-m`` speaks of them, as ``-m "slow or not slow"`` does, or a test is named by its id.
 """
 
+import pytest
+
 pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(autouse=True)
+def no_columns(monkeypatch):
+    """Texts are as wide as a test says, whatever the terminal of its caller."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -15,7 +15,6 @@ from types import ModuleType
 
 from portkit.errors import CaseError, nearest
 from portkit.model import CaseSource, KernelCase
-from portkit.run.checked import case_of
 
 
 def load_case(source: CaseSource) -> KernelCase:
@@ -27,6 +26,9 @@ def load_case(source: CaseSource) -> KernelCase:
             not take the arguments.
     """
     if source.check is not None:
+        # It needs torch, which a process may have to load itself, so that it can tell why that failed.
+        from portkit.run.checked import case_of  # noqa: PLC0415
+
         return case_of(source, source.check, import_source)
     cases = declared_cases(import_source(source), place=str(source))
     if source.name not in cases:
