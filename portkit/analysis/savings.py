@@ -28,11 +28,10 @@ from portkit.analysis.functions import FUSED, FunctionRow
 from portkit.analysis.roofline import COMPUTE
 from portkit.analysis.rows import Comparison, ComparisonRow
 from portkit.model import Clock, DeviceProbe, Evidence, Work
+from portkit.plan.baselines import EAGER
 from portkit.plan.prices import Price
 from portkit.plan.workloads import Use, Workload
 from portkit.store.merge import Dataset
-
-EAGER: Final = "eager"
 
 BILLION: Final = 10**9
 

@@ -9,10 +9,11 @@ import click
 
 from portkit.analysis.choice import check_known, matches
 from portkit.analysis.rows import Comparison, comparison
-from portkit.analysis.savings import BILLION, EAGER, Place, Question, measured_places, measured_works, savings
+from portkit.analysis.savings import BILLION, Place, Question, measured_places, measured_works, savings
 from portkit.cli.names import names
 from portkit.cli.outputs import refuse_report, write
 from portkit.errors import PricesError, ReportError, WorkloadError, nearest
+from portkit.plan.baselines import EAGER
 from portkit.plan.prices import Price, load_prices
 from portkit.plan.workloads import LARGEST, Declaration, Workload, load_workloads
 from portkit.render.savings import as_json, listed, matrix, text

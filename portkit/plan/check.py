@@ -20,6 +20,9 @@ from portkit.errors import CaseError
 from portkit.model import CaseSource, Cell, Check, Direction, Evidence, PlannedCell, Shape
 from portkit.plan.arguments import parse_argument, tensors
 
+IMPORTED: Final = "imported"
+"""Blob of a check's result with the names of the files that its process imported."""
+
 CALL: Final = "call"
 """Variant of every check: the call as it is."""
 

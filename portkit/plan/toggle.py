@@ -9,13 +9,11 @@ from typing import Any, Final
 
 from portkit.errors import CaseError, nearest
 from portkit.plan.arguments import DtypeSpec, TensorSpec, parse_argument, tensors
+from portkit.plan.baselines import EAGER
 from portkit.plan.check import read_place
 
 MODES: Final = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Modes of ``torch.compile`` that may be asked for."""
-
-EAGER: Final = "eager"
-"""Name of the model as it is."""
 
 _NAMED: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*=(?!=)(?P<value>.*)", re.DOTALL)
 

@@ -23,13 +23,10 @@ from triton.runtime.jit import KernelInterface
 from portkit.errors import CaseError
 from portkit.model import FAMILIES, CaseSource, Cell, CellResult, Check, Direction, KernelCase
 from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs, parse_argument
-from portkit.plan.check import CALL, shape_and_dtype
+from portkit.plan.check import CALL, IMPORTED, shape_and_dtype
 from portkit.run.inputs import InputMaker
 from portkit.run.named import member, tensor
 from portkit.run.tree import named_tensors
-
-IMPORTED = "imported"
-"""Blob of a check's result with the names of the files that its process imported."""
 
 _ELSEWHERE = frozenset({"torch", "triton", "portkit"})
 

@@ -23,6 +23,7 @@ from platformdirs import user_cache_path
 from portkit import __version__
 from portkit.errors import ReportError
 from portkit.model import CaseSource, CellResult, Target, digest
+from portkit.plan.check import IMPORTED
 from portkit.run.host import relevant_settings
 from portkit.store.journal import Report, read_report, write_whole
 
@@ -48,7 +49,7 @@ class Call:
 class Kept:
     """Files that the results of a check depend on."""
 
-    BLOB: ClassVar[str] = "imported"
+    BLOB: ClassVar[str] = IMPORTED
     files: set[str] = field(default_factory=set)
     whole: bool = True  # whether every result said what it depends on
     began: int = field(default_factory=time.time_ns)  # of the check: files that changed since may not be what it saw

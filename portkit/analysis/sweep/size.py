@@ -23,9 +23,8 @@ from portkit.analysis.estimate import Estimate
 from portkit.analysis.functions import FUSED, FunctionRow
 from portkit.analysis.rows import Comparison
 from portkit.model import Clock, DeviceProbe, Direction, Evidence, Ratio, Work
+from portkit.plan.baselines import EAGER
 from portkit.store.merge import Dataset
-
-EAGER = "eager"
 
 Key = tuple[str, Direction, str, str, str, str | None, int]
 """Case, direction, dtype, variant, target, partition, launches saved."""

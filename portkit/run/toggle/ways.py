@@ -10,7 +10,8 @@ import torch
 
 from portkit.errors import CaseError, HostError
 from portkit.model import Clock, Ratio
-from portkit.plan.toggle import EAGER, Subject, ToggleRequest
+from portkit.plan.baselines import EAGER
+from portkit.plan.toggle import Subject, ToggleRequest
 from portkit.run.timing.rounds import Bounds, Rounds
 from portkit.run.timing.statistics import of_rounds
 from portkit.run.timing.wall import wall_rounds
