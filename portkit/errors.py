@@ -7,6 +7,7 @@
     ├── WorkloadError            a workloads file is wrong, or a workload is unknown
     ├── PricesError              a prices file is wrong, or a SKU has no price
     ├── FleetError               fleet.yaml is wrong, or a fleet can't run
+    ├── CiError                  a CI system did not answer, or its environment lacks something
     ├── ReportError              a report can't be read or written
     ├── BinaryError              a cubin or hsaco can't be read
     ├── VectorsError             a file of recorded instruction results can't be used
@@ -66,6 +67,10 @@ class PricesError(PortkitError):
 
 class FleetError(PortkitError):
     """fleet.yaml can't be used as it is, or what runs a fleet is missing."""
+
+
+class CiError(PortkitError):
+    """A CI system did not answer as its documentation says, or a step lacks part of its environment."""
 
 
 class ReportError(PortkitError):

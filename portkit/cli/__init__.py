@@ -19,6 +19,7 @@ from portkit.errors import PortkitError
 
 COMMANDS = {
     "check": "Build any kernel for any target: what it needs there, and what differs.",
+    "ci": "Workflows that run the matrix every night, from the fleet file.",
     "diff": "Source, IR, assembly and resources of a kernel on two targets.",
     "doctor": "What this host can do, and each gap with its remedy.",
     "emulate": "Hold the instruction emulator against results that a GPU recorded.",

@@ -19,7 +19,8 @@ from portkit.analysis.rows import Comparison, ComparisonRow, comparison
 from portkit.cli.names import count_or_all, names
 from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, write
 from portkit.plan.places import KernelPlaces, kernel_places
-from portkit.render.github import annotate, annotation_commands, job_summary, pull_request_comment
+from portkit.render.github import Annotation, annotate, annotation_commands, job_summary, pull_request_comment
+from portkit.render.gitlab import code_quality
 from portkit.render.plots import FORMATS as PLOT_FORMATS
 from portkit.render.table import LAYOUTS, render
 from portkit.render.terminal.console import PIPED_WIDTH, make_console
@@ -30,7 +31,7 @@ PATH = click.Path(path_type=Path)
 
 OVERVIEW: Final = "overview"
 TABLES: Final = tuple(name for name in sorted(LAYOUTS) if name not in ("github", "plain"))
-LAYOUT_NAMES: Final = (OVERVIEW, *TABLES, "github", "github-comment", "github-annotations")
+LAYOUT_NAMES: Final = (OVERVIEW, *TABLES, "github", "github-comment", "github-annotations", "gitlab-code-quality")
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
 
     Of the layouts, github is a job's summary (>> $GITHUB_STEP_SUMMARY), github-comment the text of a
     pull request's comment, and github-annotations are remarks on the kernels' lines for a step to print;
-    the tables are those of portkit merge.
+    gitlab-code-quality are the same remarks for a merge request; the tables are those of portkit merge.
 
     With --html or --plots nothing else is shown unless asked for. Red cells do not change the exit code.
     """
@@ -174,8 +175,12 @@ def _is_about(finding: Finding, row: ComparisonRow) -> bool:
     return same == (row.kernel, row.direction, row.shape, row.dtype) and row.target in finding.targets
 
 
+def _annotated(shown: Shown) -> list[Annotation]:
+    return annotate(shown.comparison, _places(shown), partial(_kernel_names, shown.dataset))
+
+
 def _annotations(shown: Shown) -> str:
-    found = annotate(shown.comparison, _places(shown), partial(_kernel_names, shown.dataset))
+    found = _annotated(shown)
     return annotation_commands(found) + "\n" if found else ""
 
 
@@ -212,6 +217,7 @@ _WRITERS: Final[Mapping[str, Callable[[Shown], str]]] = {
     "github": lambda shown: job_summary(shown.comparison),
     "github-comment": lambda shown: pull_request_comment(shown.comparison),
     "github-annotations": _annotations,
+    "gitlab-code-quality": lambda shown: code_quality(_annotated(shown)) + "\n",
 }
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from portkit.fleet.ci_format import WorkflowFormat
 from portkit.plan.matrix_format import Choice, Given, Rules, TargetName, Text, TierName, mistake
 
 FORMAT_VERSION = 1
@@ -163,6 +164,7 @@ class FleetFormat(_Section):
     options: Rules[Text] = Field(default=[], description="more options of pytest --benchmark")
     retries: Annotated[int, Field(ge=0, le=10)] = Field(default=1, description="new attempts after a lost node")
     seconds: SecondsFormat = SecondsFormat()
+    ci: WorkflowFormat = Field(default=WorkflowFormat(), description="workflows that portkit ci writes")
     places: Annotated[list[PlaceFormat], Field(min_length=1)]
 
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from portkit.document import Document, Kind, read_document
 from portkit.errors import FleetError, nearest
+from portkit.fleet.ci_format import WorkflowFormat
 from portkit.fleet.fleet_format import CiFormat, FleetFormat, PlaceFormat
 from portkit.plan.mistakes import first_mistake
 from portkit.targets.catalog import Catalog, load_catalog
@@ -99,6 +100,7 @@ class Fleet:
     retries: int  # new attempts after a lost node
     seconds: Seconds
     places: tuple[Place, ...] = field(default=())
+    ci: WorkflowFormat = field(default_factory=WorkflowFormat)  # workflows that ``portkit ci`` writes
 
     @property
     def folder(self) -> Path:
@@ -140,6 +142,7 @@ def read_fleet(path: Path, target_files: Sequence[Path] = ()) -> Fleet:
         options=tuple(fleet_file.options),
         retries=fleet_file.retries,
         seconds=limits,
+        ci=fleet_file.ci,
         places=tuple(
             _place(entry, name, document.place(("places", index)))
             for index, (entry, name) in enumerate(zip(fleet_file.places, names, strict=True))
@@ -157,7 +160,7 @@ def _validated(document: Document) -> FleetFormat:
 def _keys_beside(location: Sequence[str | int]) -> Iterable[str]:
     """Keys that the section of an unknown key knows."""
     if "ci" in location[:-1]:
-        return CiFormat.model_fields
+        return WorkflowFormat.model_fields if location[0] == "ci" else CiFormat.model_fields
     if location[0] == "places" and len(location) > 1:
         return PlaceFormat.model_fields
     return FleetFormat.model_fields if len(location) == 1 else ("cell", "job", "pending", "lock")
