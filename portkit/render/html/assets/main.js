@@ -5,7 +5,7 @@ class App {
     this.data = await unpack("main-chunk");
     this.rows = new Rows(this.data);
     this.chunks = new Map();
-    this.rawCells = new Map(this.data.raw_cells.flatMap(([page, rows]) => rows.map((row) => [row, page])));
+    this.wholeCells = new Map(this.data.whole_cells.flatMap(([page, rows]) => rows.map((row) => [row, page])));
     this.filters = new Filters(this.data, this.rows, () => this.view?.filter?.(this.filters.shown));
     this.plots = new Plots(this);
     this.filters.draw($("filters"));

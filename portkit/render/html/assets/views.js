@@ -43,7 +43,7 @@ function timeCell(app, row, value) {
 const SPECIAL_CELLS = {
   median_ms: timeCell,
   page: (app, row, value) => h("a", { href: kernelAddress(value) }, value),
-  target: (app, row, value) => (app.rawCells.has(row) ? h("a", { href: `#/cell/${row}` }, value) : value),
+  target: (app, row, value) => (app.wholeCells.has(row) ? h("a", { href: `#/cell/${row}` }, value) : value),
   evidence: (app, row, value) => {
     const older = app.rows.older(row) ? h("span", { "data-why": OLDER }, " †") : null;
     return h("span", {}, ...evidenceMark(app, value, { named: true }), older);
@@ -201,26 +201,39 @@ const cell = {
   },
   async show(app, place, name) {
     const row = Number(name);
-    const chunk = await app.chunkOf(app.rawCells.get(row) ?? null);
-    const found = chunk.cells.find((each) => each.row === row);
-    if (!found) return nothing(place, "No such cell", "Its raw fields are not in this file: portkit show has them.");
+    const found = app.wholeCells.has(row) ? wholeCell(await app.chunkOf(app.wholeCells.get(row)), row) : null;
+    if (!found) return nothing(place, "No such cell", "Its fields are not in this file: portkit show has them.");
     const page = app.rows.value("page", row);
     const back = h("a", { href: kernelAddress(page) }, `← ${page}`);
-    place.append(h("h2", { class: "long" }, found.label), h("p", {}, back), fields(found.fields));
+    const words = h("p", { class: "verdict" }, h("span", { class: "standing" }, ...statusWords(app, row)), ` ${app.rows.value("cause", row) ?? ""}`);
+    place.append(h("h2", { class: "long" }, found.label), h("p", {}, back), words, ...found.sections.map(cellSection));
     return {};
   },
 };
 
-/** Plain values as nested lists of names. */
-function fields(value) {
-  const nested = (each) => each !== null && typeof each === "object";
-  if (Array.isArray(value)) {
-    if (!value.some(nested)) return document.createTextNode(value.join(", ") || "none");
-    return h("ol", { class: "raw" }, ...value.map((each) => h("li", {}, fields(each))));
+/** A cell out of its kernel's columns: its label, and sections with the fields that it has. */
+function wholeCell(chunk, row) {
+  const { rows, labels, sections } = chunk.cells;
+  const cell = rows.indexOf(row);
+  const value = ({ values, at }) => (at ? values[at[cell]] : values[0]);
+  const fieldsOf = ({ paths, units, columns }) =>
+    paths.map((path, i) => ({ path, unit: units[i], value: value(columns[i]) })).filter((each) => each.value !== undefined);
+  const found = sections.map((section) => ({ title: section.title, fields: fieldsOf(section) }));
+  return { label: labels[cell], sections: found.filter((section) => section.fields.length) };
+}
+
+function cellSection({ title, fields }) {
+  const lines = fields.flatMap(({ path, unit, value }) => [h("dt", {}, path), h("dd", {}, ...fieldValue(value, unit))]);
+  return h("section", {}, h("h3", {}, title), h("dl", { class: "raw" }, ...lines));
+}
+
+/** A value with its unit; of one that is unknown a dash and the reason. */
+function fieldValue(value, unit) {
+  if (value !== null && typeof value === "object" && !Array.isArray(value)) {
+    return [h("span", { class: "dash" }, "– "), h("span", { class: "muted" }, value.why)];
   }
-  if (!nested(value)) return document.createTextNode(String(value));
-  const lines = Object.entries(value).flatMap(([name, each]) => [h("dt", {}, name), h("dd", {}, fields(each))]);
-  return h("dl", { class: "raw" }, ...lines);
+  const text = Array.isArray(value) ? value.join(", ") : value === true ? "yes" : value === false ? "no" : String(value);
+  return [[text || "none", unit].filter(Boolean).join(" ")];
 }
 
 const VIEWS = { "": overview, kernel, findings: findingsView, rows: rowsView, hosts, cell };
