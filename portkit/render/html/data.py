@@ -29,7 +29,7 @@ from portkit.render.html.cells import CellsOfPage, whole_cell
 from portkit.render.html.columns import COLUMNS, Column
 from portkit.render.html.sections import SIGNS
 from portkit.render.plots.heat import MARKS
-from portkit.render.plots.kinds import KINDS, plots
+from portkit.render.plots.kinds import KINDS, Kind, plots
 from portkit.render.plots.plot import Plot
 from portkit.render.plots.style import DARK, LIGHT
 from portkit.render.table import EVIDENCE_MEANS
@@ -72,9 +72,13 @@ def main_chunk(comparison: Comparison, summaries: Sequence[KernelSummary]) -> di
         "evidence": {each.value: {"mark": MARKS[each.value], "means": EVIDENCE_MEANS[each]} for each in Evidence},
         "kernels": [_kernel(each) for each in summaries],
         "findings": [_finding(group) for group in alike(comparison.findings)],
-        "kinds": {name: kind.spec for name, kind in KINDS.items() if kind.in_page},
+        "kinds": {name: _kind(kind) for name, kind in KINDS.items() if kind.in_page},
         "styles": {"light": LIGHT | {"background": None}, "dark": DARK | {"background": None}},
     }
+
+
+def _kind(kind: Kind) -> dict[str, Any]:
+    return {"spec": kind.spec, "targets": kind.targets, "runs": kind.runs}
 
 
 def kernel_chunks(
@@ -174,7 +178,9 @@ def _finding(group: Alike) -> dict[str, Any]:
 
 
 def _plot(plot: Plot) -> dict[str, Any]:
-    fields = {name: getattr(plot, name) for name in ("kind", "operation", "detail", "title", "alt", "height")}
+    fields = {
+        name: getattr(plot, name) for name in ("kind", "page", "operation", "dtype", "detail", "title", "alt", "height")
+    }
     values = {name: [_shortened(value) for value in values] for name, values in plot.datasets.items()}
     return {**fields, "datasets": values}
 

@@ -21,7 +21,7 @@ SPEC: Final[Spec] = {
             "type": "nominal",
             "title": None,
             "sort": None,
-            "axis": {"labelAngle": -35, "orient": "top", "labelLimit": 180},
+            "axis": {"labelAngle": 35, "labelAlign": "right", "orient": "top", "labelLimit": 180},
         },
         "y": {"field": "one", "type": "nominal", "title": None, "sort": None, "axis": {"labelLimit": 180}},
     },
@@ -77,6 +77,7 @@ def _plot(view: Apart, detail: str) -> Plot:
         kind="distances",
         page=view.operation.page,
         operation=view.operation.label,
+        dtype=view.operation.dtype,
         title="Distance of outputs on the same inputs, ulp",
         alt=f"Largest distance in units of the last place, over sampled elements, between the outputs of {runs}; "
         "= is equal bit by bit, 0 equal in all samples. Pairs of different vendors come first.",

@@ -105,16 +105,22 @@ const kernel = {
     const chunk = await app.chunkOf(page);
     const heat = new Heat(app, (row) => operationOf(app, row), () => null, `Operations of ${page} by target`);
     const table = rowsTable(app, `Rows of ${page}`);
+    const findings = h("section", { class: "findings" });
     place.append(
       h("h2", {}, page),
       verdict(known),
-      findingsOf(app, page, chunk),
+      findings,
       h("section", {}, h("h3", {}, "Operations by target"), legend(app), heat.element),
       h("div", { class: "kinds" }, ...Object.keys(KIND_TITLES).map((kind) => kindSection(app, chunk, kind))),
       h("section", {}, h("h3", {}, "Rows"), table.element, rawNote(chunk)),
     );
     const own = (rows) => rows.filter((row) => app.rows.value("page", row) === page);
-    return { filter: (rows) => { heat.rows = own(rows); table.rows = own(rows); } };
+    const filter = (rows) => {
+      heat.rows = own(rows);
+      table.rows = own(rows);
+      findings.replaceChildren(...findingsOf(app, page, chunk));
+    };
+    return { filter };
   },
 };
 
@@ -134,12 +140,15 @@ function findingsWhere(app, test) {
   return app.data.findings.map((finding, place) => ({ finding, place })).filter(({ finding }) => test(finding));
 }
 
+/** A kernel's findings that the filters leave. */
 function findingsOf(app, page, chunk) {
   const own = findingsWhere(app, (finding) => finding.page_of === page);
-  const cards = own.map(({ finding, place }, i) =>
+  const left = own.filter(({ finding }) => app.filters.allowsFinding(finding));
+  const cards = left.map(({ finding, place }, i) =>
     findingCard(app, finding, place, { open: i === 0, excerpts: chunk.excerpts }));
-  const none = h("p", { class: "muted" }, "None.");
-  return h("section", { class: "findings" }, h("h3", {}, `Findings (${own.length})`), ...(own.length ? cards : [none]));
+  const none = h("p", { class: "muted" }, own.length ? "The filters leave none." : "None.");
+  const count = left.length < own.length ? `${left.length} of ${own.length}` : own.length;
+  return [h("h3", {}, `Findings (${count})`), ...(left.length ? cards : [none])];
 }
 
 function kindSection(app, chunk, kind) {
