@@ -319,6 +319,7 @@ class Check:
     grid: tuple[int, ...] = ()  # of a kernel that is launched itself
     backward: bool = False  # whether gradients of its outputs are taken, too
     script: tuple[str, ...] = ()  # path of a script and its own arguments
+    generated: str | None = None  # file with what torch.compile's kernels of the script were launched with on a GPU
     root: str | None = None  # folder that modules are imported from, before all others
     small: tuple[tuple[str, str], ...] = ()  # arguments of the emulated call that differ
     reference: CaseSource | None = None  # function with the same arguments that emulated results are held against

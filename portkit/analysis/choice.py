@@ -11,7 +11,7 @@ from portkit.errors import ReportError
 
 
 def choose(comparison: Comparison, kernels: Sequence[str] = (), targets: Sequence[str] = ()) -> Comparison:
-    """The rows, their counts and findings of these kernels on these targets; an empty choice means all.
+    """The rows, their counts, findings and distances of these kernels on these targets; an empty choice means all.
 
     Portability and tuning stay those of all targets: a part of a set is another set.
 
@@ -33,6 +33,9 @@ def choose(comparison: Comparison, kernels: Sequence[str] = (), targets: Sequenc
         expected=expected_of(rows),
         findings=tuple(
             x for x in comparison.findings if matches(x.kernel, kernels) and any_matches(x.targets, targets)
+        ),
+        distances=tuple(
+            x for x in comparison.distances if matches(x.kernel, kernels) and any_matches(x.targets, targets)
         ),
         portability=tuple(x for x in comparison.portability if matches(x.kernel, kernels)),
         tuning=tuple(x for x in comparison.tuning if matches(x.kernel, kernels)),

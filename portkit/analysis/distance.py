@@ -22,7 +22,7 @@ from typing import Any, Final
 from portkit.errors import ReportError
 from portkit.model import DTYPE_BYTES, Direction, Evidence, Record
 from portkit.store.journal import read_blob
-from portkit.store.merge import Dataset
+from portkit.store.merge import Dataset, Row
 
 FINGERPRINT: Final = "fingerprint"
 """Name of the blob."""
@@ -65,6 +65,11 @@ class Distance:
         return f"{what}: {self.apart}"
 
     @property
+    def targets(self) -> tuple[str, str]:
+        """Targets of both."""
+        return self.one.partition(" ")[0], self.other.partition(" ")[0]
+
+    @property
     def operation(self) -> str:
         """Kernel, shape, dtype and variant."""
         return f"{self.kernel} {'x'.join(map(str, self.shape))} {self.dtype} {self.variant}"
@@ -76,19 +81,27 @@ class Distance:
 
 
 def distances(dataset: Dataset) -> tuple[Distance, ...]:
-    """The distance of every run to the first of its operation with the same inputs.
+    """The distance of every run to the first of its operation with the same inputs."""
+    return tuple(
+        between(first, other, dataset.paths) for first, *others in same_inputs(dataset.rows) for other in others
+    )
 
-    Operations are told apart by case, direction, shape, dtype and variant. Runs of one host on one
-    target are not compared with each other, nor emulated runs of the same binaries.
+
+def same_inputs(rows: Iterable[Row]) -> Iterator[tuple[Record, ...]]:
+    """Runs of one operation on the same inputs, two at least, the strongest evidence first.
+
+    Operations are told apart by case, direction, shape, dtype and variant. Of runs of one host on one
+    target there is one, and of emulated runs of the same binaries.
     """
     groups: dict[tuple[Any, ...], list[Record]] = collections.defaultdict(list)
-    for row in dataset.rows:
+    for row in rows:
         for record in (row.record, *row.other_runs):
             if record.verdict and record.verdict.output_hash and FINGERPRINT in record.blobs:
                 cell = record.cell
                 key = (cell.case, cell.direction.value, cell.shape, cell.dtype, cell.variant, record.verdict.input_hash)
                 groups[key].append(record)
-    return tuple(_pair(first, other, dataset.paths) for key in sorted(groups) for first, other in _pairs(groups[key]))
+    made = (_one_an_origin(groups[key]) for key in sorted(groups))
+    return (group for group in made if len(group) > 1)
 
 
 def distance(one: bytes, other: bytes) -> tuple[OutputDistance, ...]:
@@ -151,15 +164,12 @@ def _fp8(bits: int, mantissa_bits: int, bias: int, nan: int) -> float:
     return (-1.0 if bits & 0x80 else 1.0) * whole * 2.0 ** (max(exponent, 1) - bias - mantissa_bits)
 
 
-def _pairs(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
-    """Each with the first, once an origin."""
+def _one_an_origin(records: Sequence[Record]) -> tuple[Record, ...]:
     order = list(Evidence)
-    first, *others = sorted(records, key=lambda r: (order.index(r.evidence), r.cell.target, r.run_id))
-    seen = {_origin(first)}
-    for other in others:
-        if _origin(other) not in seen:
-            seen.add(_origin(other))
-            yield first, other
+    kept: dict[tuple[str, ...], Record] = {}
+    for record in sorted(records, key=lambda r: (order.index(r.evidence), r.cell.target, r.run_id)):
+        kept.setdefault(_origin(record), record)
+    return tuple(kept.values())
 
 
 def _origin(record: Record) -> tuple[str, ...]:
@@ -168,7 +178,14 @@ def _origin(record: Record) -> tuple[str, ...]:
     return record.host_id, emulated or record.cell.target, record.evidence.value
 
 
-def _pair(one: Record, other: Record, paths: Mapping[str, str]) -> Distance:
+def between(one: Record, other: Record, paths: Mapping[str, str]) -> Distance:
+    """Distance of the outputs of two runs, from the fingerprints beside their reports, or why there is none.
+
+    Args:
+        one: a run.
+        other: another of the same operation on the same inputs.
+        paths: run id → report.
+    """
     outputs: tuple[OutputDistance, ...] = ()
     reason = None
     try:

@@ -39,6 +39,9 @@ from portkit.targets.catalog import load_catalog
 
 ALL = "all"
 
+SAID_SECONDS = 2.0
+"""Between two lines on how it gets on, where there is no terminal."""
+
 _PAIR = "NAME=VALUE"
 
 _CALL_OPTIONS = (
@@ -321,13 +324,13 @@ def _targets(text: str) -> list[Target]:
 def _run(
     sources: Sequence[CaseSource], targets: Sequence[Target], folder: Path, *, emulate: bool, fresh: bool
 ) -> Checked:
+    def tell(text: str) -> None:
+        click.echo(f"portkit check: {text}", err=True)
+
     console = Console(stderr=True)
-    if console.is_terminal:
-        watch: LiveLine | PlainLines = LiveLine(console)
-    else:
-        watch = PlainLines(lambda text: click.echo(f"portkit check: {text}", err=True))
+    watch: LiveLine | PlainLines = LiveLine(console) if console.is_terminal else PlainLines(tell, seconds=SAID_SECONDS)
     try:
-        return run_checks(sources, targets, folder=folder, emulate=emulate, fresh=fresh, watch=watch)
+        return run_checks(sources, targets, folder=folder, emulate=emulate, fresh=fresh, watch=watch, tell=tell)
     finally:
         watch.close()
         sys.stderr.flush()

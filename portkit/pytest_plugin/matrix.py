@@ -172,7 +172,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     path = _relative(run.journal.path, config)
     terminalreporter.section("portkit")
     if config.option.verbose >= 0:
-        found = worst_findings(run.journal.path, len(run.records), path) if run.whole else ()  # a stop is to be quick
+        found = worst_findings(run.journal.path, run.header, run.records.values(), path, whole=run.whole)
         unusable = config.stash[PREPARED].failures
         for line in (*summary(run.records.values(), unusable), *found):
             terminalreporter.write_line(line)

@@ -18,8 +18,9 @@ import dataclasses
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -287,9 +288,19 @@ def observe(
     on_compile: Callable[[str], None] = lambda name: None,
     on_compiled: Callable[[], None] = lambda: None,
     texts: TextsOfBuilds | None = None,
+    built: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator[Recorder]:
-    """Record the launches that really happen on the device of this host."""
+    """Record the launches that really happen on the device of this host.
+
+    Args:
+        target: the device's SKU.
+        on_compile: as of :class:`Recorder`.
+        on_compiled: likewise.
+        texts: likewise.
+        built: cache hash → seconds, of kernels that were built before, for this.
+    """
     recorder = Recorder(target, on_compile, on_compiled, loads=True, texts=texts)
+    recorder.compile_seconds.update(built)
     run, build = CompiledKernel.run, triton.compiler.compile
 
     def observed_run(kernel: Any) -> Callable[..., Any]:

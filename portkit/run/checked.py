@@ -46,7 +46,7 @@ def case_of(source: CaseSource, check: Check, load: Import) -> KernelCase:
         CaseError: the function is not there, can't be called, or does not take these arguments.
     """
     shape, dtype = shape_and_dtype(check)
-    fused = _script(check.script) if check.script else _function(source, check, load)
+    fused = _script(check) if check.script else _function(source, check, load)
     names = tuple(_inputs(check.arguments, InputMaker(device="meta")))
     return KernelCase(
         name=source.name,
@@ -88,19 +88,36 @@ def _made(text: str, make: InputMaker) -> Any:
 # What is called
 
 
-def _script(command: Sequence[str]) -> Callable[..., tuple[torch.Tensor, ...]]:
-    """A call that runs a script as ``python script.py …`` would."""
+def _script(check: Check) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """A call that runs a script as ``python script.py …`` would, and launches what was generated for it."""
+    command = check.script
 
     def run() -> tuple[torch.Tensor, ...]:
         sys.argv = list(command)
         folder = str(Path(command[0]).resolve().parent)
         if sys.path[0] != folder:
             sys.path.insert(0, folder)
-        with torch.enable_grad():
-            runpy.run_path(command[0], run_name="__main__")
+        if check.generated is None:
+            _run_script(command[0])
+        else:
+            _with_generated(command[0], Path(check.generated))
         return ()
 
     return run
+
+
+def _run_script(path: str) -> None:
+    with torch.enable_grad():
+        runpy.run_path(path, run_name="__main__")
+
+
+def _with_generated(path: str, generated: Path) -> None:
+    """The script without torch.compile, then the kernels that this made of it on a GPU."""
+    from portkit.run.inductor.rebuilt import as_it_is, launch_all  # noqa: PLC0415 - loads the compiler
+
+    torch.compile = as_it_is
+    _run_script(path)
+    launch_all(generated)
 
 
 def _function(source: CaseSource, check: Check, load: Import) -> Callable[..., tuple[torch.Tensor, ...]]:

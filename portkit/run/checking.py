@@ -7,9 +7,11 @@ changed, the kept report is its result: :mod:`portkit.run.kept_checks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from portkit import __version__
 from portkit.errors import CaseError
@@ -17,6 +19,7 @@ from portkit.model import CaseSource, CellResult, Header, Host, PlannedCell, Rec
 from portkit.plan.cases import introspect
 from portkit.plan.check import CALL, cells_of, named_apart
 from portkit.run.benchmark import RunWatch, default_limits, emulatable
+from portkit.run.inductor.process import seen_in_script
 from portkit.run.interrupt import Interruptions
 from portkit.run.kept_checks import Call, Kept, keep, kept_report
 from portkit.run.session import Session, chains_for
@@ -57,6 +60,7 @@ def run_checks(
     emulate: bool = False,
     fresh: bool = False,
     watch: RunWatch | None = None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Checked:
     """Build every call for every target, and write the records.
 
@@ -67,6 +71,7 @@ def run_checks(
         emulate: whether the machine code of targets that can be emulated runs, too.
         fresh: build again though nothing has changed.
         watch: told how it gets on.
+        tell: hears, for people, what is done before the first cell.
 
     Raises:
         PortkitError: the host lacks what it needs, a source is missing, or the report can't be written.
@@ -80,16 +85,43 @@ def run_checks(
     planned = [cell for source in sources for cell in cells_of(source, names, emulated)]
     session, interruptions = Session(default_limits()), Interruptions()
     interruptions.install()
+    generated = ExitStack()
     try:
         session.prestart()
         host = introspect((), ()).host
+        if has_gpu(host):
+            kernels = Path(generated.enter_context(TemporaryDirectory(prefix="portkit-check-")))
+            call = replace(call, sources=tuple(_with_generated(sources, kernels, tell)))
         journal = Journal.create(folder, _header(host, sources, planned, targets))
         records = _carry_out(_Run(journal, session, interruptions, watch), call, planned)
         journal.finish("complete")
     finally:
         session.close()
+        generated.close()
         interruptions.restore()
     return Checked(journal.path, tuple(records))
+
+
+def has_gpu(host: Host) -> bool:
+    """Whether a script could run here as it is."""
+    return bool(host.devices)
+
+
+def _with_generated(sources: Iterable[CaseSource], folder: Path, tell: Callable[[str], None]) -> Iterator[CaseSource]:
+    """Scripts with the kernels that torch.compile generates in them for the GPU of this host."""
+    for number, source in enumerate(sources):
+        check = source.check
+        if check is None or not check.script:
+            yield source
+            continue
+        tell("running the script on this GPU, for the kernels that torch.compile generates in it")
+        answer = folder / str(number)
+        seen = seen_in_script(check.script, answer)
+        if seen.launches:
+            tell(
+                f"{len(seen.kernels)} kernels of torch.compile, generated for {seen.device}, are built for each target"
+            )
+        yield replace(source, check=replace(check, generated=str(answer))) if seen.launches else source
 
 
 @dataclass(frozen=True)

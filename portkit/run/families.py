@@ -23,7 +23,7 @@ where the reference has them is recorded beside it and decides nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,6 +103,20 @@ def nearest_small_shape(case: KernelCase, shape: Shape) -> Shape:
     return min(case.small_shapes, key=lambda small: abs(small[-1] - shape[-1]), default=shape)
 
 
+def forms(case: KernelCase, cell: Cell) -> Iterator[tuple[KernelCase, Cell]]:
+    """What a measured cell's families call that may be built anew: those whose form and not only values are others."""
+    small = replace(cell, shape=nearest_small_shape(case, cell.shape))
+    yield case, small
+    if "tail" not in case.family_gaps and small.shape[-1] >= 2:
+        yield case, replace(small, shape=(*small.shape[:-1], small.shape[-1] - 1))
+    if "strided" not in case.family_gaps and case.strided_inputs:
+        yield replace(case, inputs=lambda *given: _strided(case, case.inputs(*given))), small
+
+
+def _strided(case: KernelCase, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: map_tensors(_apart, x) if n in case.strided_inputs else x for n, x in inputs.items()}
+
+
 def _run_all(case: KernelCase, cell: Cell, runner: Runner, seed: int) -> Families:
     left_out = {family: why for (family, dtype), why in runner.family_gaps.items() if dtype == cell.dtype}
     left_out.update(case.family_gaps)
@@ -164,8 +178,7 @@ class _Family:
         cell = replace(self.cell, shape=(*shape[:-1], shape[-1] - 1)) if self.name == "tail" else self.cell
         inputs = self.case.inputs(make, cell.shape, cell.dtype)
         if self.name == "strided":
-            strided = self.case.strided_inputs
-            return cell, {n: map_tensors(_apart, x) if n in strided else x for n, x in inputs.items()}
+            return cell, _strided(self.case, inputs)
         floating = [place for place, tensor in named_tensors(inputs) if is_floating(tensor)]
         if self.name in NONFINITE_FAMILIES:
             floating = floating[:1]

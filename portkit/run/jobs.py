@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from portkit.model import Baseline, CaseSource, Cell, CellResult, Device, DeviceProbe, Evidence, Stage, Target
@@ -12,8 +12,19 @@ from portkit.run.limits import CELL_SECONDS, LANE_INSTRUCTIONS, STAGE_SECONDS
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What a process that measures needs of a case."""
+
+    source: CaseSource
+    baselines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Job:
-    """Cells of one kernel case on one target that one process works through in order."""
+    """Cells of one kernel case on one target that one process works through in order.
+
+    Measured cells may be of several cases, those of each together: they share a process as long as all is well.
+    """
 
     evidence: Evidence
     source: CaseSource
@@ -28,6 +39,24 @@ class Job:
     baselines: tuple[str, ...] = (EAGER,)  # of measured cells, in the order of the samples
     lane_instructions: int = LANE_INSTRUCTIONS  # of one launch of an emulated cell, at most
     given_up: Mapping[Cell, Mapping[str, Baseline]] = field(default_factory=dict)  # baselines that ended a process
+    cases: Mapping[str, Measured] = field(default_factory=dict)  # of several cases: each by its name
+
+    def by_case(self) -> Iterator[Job]:
+        """The same as jobs of one case each."""
+        if not self.cases:
+            yield self
+        for name, case in self.cases.items():
+            if cells := tuple(cell for cell in self.cells if cell.case == name):
+                yield replace(self, source=case.source, baselines=case.baselines, cells=cells, cases={})
+
+
+def in_one_process(jobs: Sequence[Job]) -> Job:
+    """Measured jobs of one target as one job."""
+    first, *others = jobs
+    if not others:
+        return first
+    cases = {job.source.name: Measured(job.source, job.baselines) for job in jobs}
+    return replace(first, cells=tuple(cell for job in jobs for cell in job.cells), cases=cases)
 
 
 Chain = tuple[Job, ...]
@@ -43,6 +72,7 @@ class Limits:
     stage_seconds: Mapping[Stage, float] = field(default_factory=lambda: dict(STAGE_SECONDS))  # of compile: one kernel
     lane_instructions: int = LANE_INSTRUCTIONS  # of one launch of an emulated cell
     memory_bytes: int | None = None  # resident memory of a worker that has no device; None: no limit
+    builders: int = 0  # processes that build what measured cells need, before the first of them
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Imports PyTorch's compiler once, in the supervisor, for all workers whose baselines compile.
 
-On a GPU host the import took 7 to 10 s, which every worker would spend anew. It may ask
+On a GPU host the import took 7 to 10 s, which every worker would spend anew; and meanwhile the
+kernels of the cells are built on the other cores (:mod:`portkit.run.ahead`). It may ask
 CUDA whether there is a GPU, and a process that has asked leaves CUDA useless to its forks;
 so NVML is asked instead, and a fork is tried afterwards.
 
@@ -37,12 +38,12 @@ _FOR_THE_IMPORT = {
 
 
 def is_wanted(chains: Sequence[Chain]) -> bool:
-    """Whether several processes would import it, one after another."""
+    """Whether it is needed for more than one cell: for one, the cell's own process imports it as fast."""
     if os.environ.get(OFF):
         return False
-    measured = [job for chain in chains for job in chain if job.evidence is Evidence.MEASURED]
+    measured = [own for chain in chains for job in chain if job.evidence is Evidence.MEASURED for own in job.by_case()]
     compiling = [job for job in measured if set(job.baselines).difference(_NEED_NONE)]
-    return sum(min(len(job.cells), len(job.devices) or 1) for job in compiling) > 1  # processes, at least
+    return sum(len(job.cells) for job in compiling) > 1
 
 
 def keep_caches() -> None:

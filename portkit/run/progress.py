@@ -91,10 +91,23 @@ def duration(seconds: float) -> str:
 
 
 class PlainLines:
-    """Says how a run gets on in a line now and then."""
+    """Says how a run gets on in a line now and then.
 
-    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        write: takes each line.
+        clock: seconds that only grow.
+        seconds: at least so long between two lines.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        seconds: float = LINE_SECONDS,
+    ) -> None:
         self._write = write
+        self._seconds = seconds
         self._clock = clock
         self._tally = Tally(clock)
         self._last = clock()
@@ -120,7 +133,7 @@ class PlainLines:
 
     def idle(self) -> None:
         """Write a line if the last is long ago."""
-        if self._clock() - self._last >= LINE_SECONDS and (self._tally.left or self._tally.counted):
+        if self._clock() - self._last >= self._seconds and (self._tally.left or self._tally.counted):
             self._write(self._tally.text())
             self._last = self._clock()
 

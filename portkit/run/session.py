@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import IO, Any
 
 from portkit.model import (
@@ -33,7 +34,19 @@ from portkit.model import (
     Status,
     Target,
 )
-from portkit.run.jobs import AllDone, Chain, Finished, Job, Limits, Probed, Ready, Request, Started, Watch
+from portkit.run.jobs import (
+    AllDone,
+    Chain,
+    Finished,
+    Job,
+    Limits,
+    Probed,
+    Ready,
+    Request,
+    Started,
+    Watch,
+    in_one_process,
+)
 from portkit.run.limits import LANE_INSTRUCTIONS
 from portkit.run.probes import unprobed
 from portkit.run.processes import MARK, describe_exit, end_processes
@@ -56,7 +69,8 @@ def chains_for(  # noqa: PLR0913 (what jobs carry, by name)
 ) -> tuple[Chain, ...]:
     """Group planned cells into jobs, and jobs of one architecture into chains.
 
-    Measured jobs stand alone: those of two SKUs run at the same time, each on its own GPUs.
+    Measured jobs stand alone: those of two SKUs run at the same time, each on its own GPUs. One job
+    has the cells of all cases of a folder or a package.
     """
     grouped: dict[tuple[Evidence, str, str], list[Cell]] = defaultdict(list)
     for planned in cells:
@@ -74,8 +88,18 @@ def chains_for(  # noqa: PLR0913 (what jobs carry, by name)
             job = replace(job, baselines=baselines[case])
         job = replace(job, modes=modes, lane_instructions=lane_instructions)
         served = target.architecture.name if target and not measured else name
-        chains[evidence, case, served].append(job)
-    return tuple(tuple(jobs) for jobs in chains.values())
+        chains[evidence, _house(job.source) if measured else case, served].append(job)
+    return tuple(
+        (in_one_process(jobs),) if evidence is Evidence.MEASURED else tuple(jobs)
+        for (evidence, _, _), jobs in chains.items()
+    )
+
+
+def _house(source: CaseSource) -> str:
+    """Cases of one house import the same modules by the same names, so that one process may serve them all."""
+    if source.check is not None:
+        return f"check {source.name}"
+    return str(Path(source.path).parent) if source.path else (source.module or source.name).partition(".")[0]
 
 
 class Session:
@@ -108,7 +132,8 @@ class Session:
         late = [c for c in chains if c[0].evidence is Evidence.MEASURED]
         yield from self._phase(early, self._limits, watch)
         gpus = {device.device_id for chain in late for job in chain for device in job.devices}
-        yield from self._phase(late, replace(self._limits, workers=max(1, len(gpus))), watch, probes)
+        limits = replace(self._limits, workers=max(1, len(gpus)), builders=self._limits.workers)
+        yield from self._phase(late, limits, watch, probes)
 
     def close(self) -> None:
         """Stop all processes of the session, their children included."""

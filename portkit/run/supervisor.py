@@ -34,6 +34,7 @@ import torch
 from triton.runtime.cache import triton_key
 
 from portkit.model import Baseline, Cell, CellResult, Evidence, Outcome, Stage, Status
+from portkit.run.ahead import Builds
 from portkit.run.device_faults import ABORTS, aborted_by_runtime
 from portkit.run.gpus import Gpus, portion, split
 from portkit.run.jobs import (
@@ -384,7 +385,7 @@ class Supervisor:
 
 
 def _blamed(worker: Worker) -> tuple[Cell, ...]:
-    """Cells that a death costs: the one under way, or all where the process came to none.
+    """Cells that a death costs: the one under way, or all of the first case where the process came to none.
 
     None where it died between two cells, gave up an unusable device, got no answer from
     it, came to its end by a baseline, or was killed from outside before its first cell, unless that happened before.
@@ -396,7 +397,7 @@ def _blamed(worker: Worker) -> tuple[Cell, ...]:
         return left[:1]
     if worker.results or (worker.killed_from_outside and not worker.pending.killed):
         return ()
-    return left
+    return tuple(cell for cell in left if cell.case == left[0].case)
 
 
 def _given_up(worker: Worker) -> dict[Cell, dict[str, Baseline]]:
@@ -577,10 +578,25 @@ def main(arguments: list[str]) -> int:
     for request in itertools.chain(taken_over, _requests(parent.recv)):
         with contextlib.suppress(EOFError, BrokenPipeError):
             parent.send(Ready())
-            if is_wanted(request.chains) and not load_compiler():
-                _start_over(arguments[0], request)
+            builds = Builds.begin(request.chains, request.limits.builders, partial(_fork_silent, parent))
+            try:
+                if is_wanted(request.chains) and not load_compiler():
+                    builds.end()
+                    _start_over(arguments[0], request)
+                builds.finish(request.limits.stage_seconds[Stage.COMPILE], parent)
+            finally:
+                builds.end()
             Supervisor(parent, request).run()
     return 0
+
+
+def _fork_silent(parent: Connection, work: Callable[[], None]) -> BaseProcess:
+    """Start a worker whose words nobody reads."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    process = _FORK.Process(target=_enter, args=(os.getpid(), work, sink, parent))
+    process.start()
+    os.close(sink)
+    return process
 
 
 def _start_over(parent: str, request: Request) -> NoReturn:

@@ -81,6 +81,11 @@ SETTINGS: Final = (
 """Those that change numerics, speed or the place of what others compute."""
 
 
+def settings_now() -> list[Any]:
+    """Values of all settings, to compare."""
+    return [setting.get() for setting in SETTINGS]
+
+
 @dataclass
 class Kept:
     """What was put back."""
@@ -91,7 +96,7 @@ class Kept:
 @contextlib.contextmanager
 def kept_settings() -> Iterator[Kept]:
     """Put settings back that change within, whatever happens there; which, is known afterwards."""
-    before = [setting.get() for setting in SETTINGS]
+    before = settings_now()
     kept = Kept()
     try:
         yield kept

@@ -21,9 +21,9 @@ from multiprocessing.connection import Connection
 from typing import Protocol
 
 from portkit.errors import CaseError
-from portkit.model import Cell, CellResult, Evidence, Outcome, Shape, Stage, Status, Target
+from portkit.model import Cell, CellResult, Evidence, KernelCase, Outcome, Shape, Stage, Status, Target
 from portkit.plan.check import small_call
-from portkit.run import stages
+from portkit.run import ahead, stages
 from portkit.run.baselines import DeviceLostError, Wanted
 from portkit.run.build import Builder
 from portkit.run.capture import Recorder, capture, observe
@@ -48,6 +48,7 @@ from portkit.run.jobs import (
 )
 from portkit.run.load import load_case
 from portkit.run.measure import Sanitize, measure_cell
+from portkit.run.measured_cases import MeasuredCases
 from portkit.run.output import mark
 from portkit.run.pinned import device_answers, device_refusal, only_device
 from portkit.run.sanitize import Sanitized, sanitize_cell
@@ -98,6 +99,7 @@ class Means:
 
     run: RunCell
     still_usable: Callable[[], bool] = lambda: True  # asked after a cell that was not good
+    serves: Callable[[Cell], bool] = lambda cell: True  # asked before each cell, and outside of it
 
 
 def work(job: Job, connection: Connection) -> None:
@@ -127,6 +129,9 @@ def _take_device(job: Job, connection: Messages) -> bool:
 def work_through(job: Job, means: Means, connection: Messages) -> None:
     """Run cells in order, up to one that leaves the process unusable."""
     for number, cell in enumerate(job.cells):
+        if not means.serves(cell):
+            connection.send(Unusable())
+            return
         os.write(sys.stderr.fileno(), mark(number))
         connection.send(Started(job.evidence, cell))
         start = time.perf_counter()
@@ -207,8 +212,18 @@ def _interpreter(job: Job, connection: Messages) -> Means:
 
 
 def _device(job: Job, connection: Messages) -> Means:
-    target = _target(job)
-    case = load_case(job.source)
+    target, cases = _target(job), MeasuredCases(job)
+
+    def run(cell: Cell) -> CellResult:
+        try:
+            case = cases.case_of(cell)
+        except CaseError as error:
+            outcome = Outcome(Status.CAPTURE_FAILED, Stage.IMPORT, scrub(error.render()))
+            result = CellResult(cell, Evidence.MEASURED, outcome)
+        else:
+            result = measure(case, cell)
+        cases.note(result)
+        return result
 
     def watched() -> AbstractContextManager[Recorder]:
         return observe(
@@ -216,26 +231,26 @@ def _device(job: Job, connection: Messages) -> Means:
             on_compile=lambda kernel: connection.send(Compiling(kernel)),
             on_compiled=lambda: stages.enter(Stage.RUN),
             texts=texts,
+            built=ahead.seconds,
         )
 
-    def run(cell: Cell) -> CellResult:
+    def measure(case: KernelCase, cell: Cell) -> CellResult:
         known, trying = job.given_up.get(cell, {}), lambda name: connection.send(Trying(name))
-        baselines = Wanted(job.baselines, known, trying, device_answers)
         result = measure_cell(
             case,
             cell,
             target,
             observe=None if unjudged else watched,
             seed=job.seed,
-            sanitize=sanitize,
+            sanitize=sanitizers[cell.case],
             modes=job.modes,
-            baselines=baselines,
+            baselines=Wanted(cases.job_of(cell).baselines, known, trying, device_answers),
         )
         return replace(result, nulls={**result.nulls, "build": unjudged}) if unjudged else result
 
     unjudged, texts = _no_limits(target), TextsOfBuilds()
-    sanitize = _sanitizer(job) if job.sanitize else None
-    return Means(with_texts(run, texts), device_answers)
+    sanitizers = {own.source.name: _sanitizer(own) if job.sanitize else None for own in job.by_case()}
+    return Means(with_texts(run, texts), device_answers, cases.take_up)
 
 
 def with_texts(run: RunCell, texts: TextsOfBuilds) -> RunCell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 from dataclasses import replace
 from urllib.parse import quote
@@ -10,6 +11,10 @@ import many_targets
 import pytest
 from html_pages import unfold, written
 from many_targets import TARGETS
+
+from portkit.analysis.rows import comparison
+from portkit.analysis.views.heat import METRICS, heat
+from portkit.model import Evidence
 
 expect = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`").expect
 
@@ -148,35 +153,147 @@ def test_a_kernels_name_leads_to_its_page_and_a_target_to_its_raw_fields(opened,
     page.locator("table.rows a", has_text="mi300x").first.click()
     page.wait_for_selector("#view[data-view=cell]")
     assert page.locator("#view h2").inner_text().startswith("fan_in[mi300x-")
-    raw = page.locator("#view dl.raw").first.inner_text()
+    assert texts(page, "#view h3")[:3] == ["figures", "record", "outcome"]
+    raw = " ".join(" ".join(texts(page, "#view dl.raw")).split())
     for field in (
-        "registers_per_thread",
-        "cell_key",
-        "unfused_bytes",
-        "occupancy_achieved_elapsed_pct",
-        "speedup_kernel",
+        "registers_per_thread 24 registers",
+        "keys.cell_key ",
+        "unfused_bytes 1073741824 B",
+        "functions.fused.occupancy_achieved_elapsed_pct 41 %",
+        "speedup_kernel.eager.value 3.90",
+        "graph – the mode was not asked for",
+        "repeatable yes",
     ):
         assert field in raw
+    assert "null" not in raw
+
+
+MARKS = {
+    # kernel → kind of plot → its mark that tells of values, and how many each target has
+    "softmax": {
+        "roofline": ("symbol", 4),  # two variants, fused and eager
+        "speedups": ("rect", 3),  # three baselines
+        "variants": ("rect", 2),
+        "transfers": ("rect", 4),  # what the winners of four targets cost there
+        "cascade": ("symbol", 2),  # two variants
+        "distances": ("rect", 3),  # one to each other target
+    },
+    "fan_in": {
+        "roofline": ("symbol", 10),  # five depths, fused and eager
+        "speedups": ("rect", 3),
+        "depth": ("symbol", 5),
+        "cascade": ("symbol", 1),
+    },
+}
+
+
+@pytest.mark.parametrize("kernel", MARKS)
+def test_each_plot_has_marks_for_every_target(opened, made_up, kernel):
+    page = opened(made_up).goto(f"#/kernel/{kernel}")
+    kinds = {each.get_attribute("data-kind") for each in page.locator("section.kind").all()}
+    assert kinds == set(MARKS[kernel])
+    for kind, (mark, count) in MARKS[kernel].items():
+        assert marks_of(page, kind, mark) == dict.fromkeys(TARGETS, count), kind
+
+
+def test_each_target_has_a_roof_of_its_own(opened, made_up):
+    page = opened(made_up).goto("#/kernel/fan_in")
+    assert marks_of(page, "roofline", "line") == dict.fromkeys(TARGETS, 1)
+
+
+def marks_of(page, kind: str, mark: str) -> dict[str, int]:
+    """Target → marks of its own: those whose values name it, legends and words beside left out."""
+    marks = page.locator(f"section[data-kind={kind}] svg .mark-{mark}.role-mark [aria-label]").evaluate_all(
+        "marks => marks.map(mark => mark.getAttribute('aria-label')).filter(told => told.includes('; '))"
+    )
+    named = re.compile(rf"(?:^|; )(?:target|on|one|other): ({'|'.join(TARGETS)})\b")
+    found = collections.Counter(target for told in marks for target in set(named.findall(told)))
+    return {target: found[target] for target in TARGETS if found[target]}
+
+
+def test_filters_hold_for_a_kernels_plots_and_findings(opened, made_up):
+    page = opened(made_up).goto("#/kernel/softmax")
+    assert texts(page, ".findings h3") == ["Findings (4)"]
+    choose(page, "vendor", "AMD")
+    bars = "section[data-kind=speedups] svg .mark-rect.role-mark [aria-label]"
+    expect(page.locator(bars)).to_have_count(6)
+    for kind, (mark, count) in MARKS["softmax"].items():
+        left = 1 if kind == "distances" else 2 if kind == "transfers" else count
+        assert marks_of(page, kind, mark) == {"mi300x": left, "rx7900xtx": left}, kind
+    assert texts(page, ".findings h3") == ["Findings (3 of 4)"]
+    assert "what the filters leave" in page.locator("section[data-kind=roofline] figcaption").inner_text()
+    page.get_by_role("button", name="Clear filters").click()
+    expect(page.locator(bars)).to_have_count(12)
+    choose(page, "evidence", "compiled")
+    expect(page.locator("section[data-kind=speedups] .plot")).to_have_text("The filters leave nothing.")
+    assert texts(page, ".findings h3") == ["Findings (0 of 4)"]
+
+
+def test_the_cascade_of_chosen_targets_is_their_harmonic_mean(opened, made_up):
+    page = opened(made_up).goto("#/kernel/softmax")
+    choose(page, "target", "h200", "mi300x", "rx7900xtx")
+    values = page.locator("section[data-kind=cascade] .values")
+    values.locator("summary").click()
+    heads = texts(values, "th")
+    lines = [dict(zip(heads, line.split("\t"), strict=True)) for line in values.locator("tbody tr").all_inner_texts()]
+    of_w8 = [
+        (line["target"], float(line["efficiency"]), float(line["portability"]))
+        for line in lines
+        if line["line"] == "w8"
+    ]
+    assert [target for target, *_ in of_w8] == ["h200", "mi300x", "rx7900xtx"]
+    assert of_w8[-1][2] == pytest.approx(3 / (1 + 1.2 + 1.2), abs=2e-4)
+    page.locator("nav a", has_text="Overview").click()
+    page.wait_for_selector("#view[data-view=overview]")
+    assert marks_of(page, "cascade", "symbol").keys() == {"h200", "mi300x", "rx7900xtx"}
+
+
+def test_of_statuses_alike_the_map_shows_the_strongest_evidence_as_other_formats_do(opened, tmp_path):
+    records = [many_targets.compiled("h200", shape=(1, 64)), many_targets.measured("h200", shape=(2, 64))]
+    dataset = many_targets.of_records(records, many_targets.Report(tmp_path))
+    (cell,) = heat(comparison(dataset).rows, METRICS[0])
+    assert (cell.evidence, cell.text) == (Evidence.MEASURED, "passed")
+    page = opened(written(tmp_path, dataset)).goto()
+    assert re.sub(r"\s+", " ", page.locator("table.heat tbody td").inner_text()) == "● measured ✓ passed"
+
+
+def test_a_saved_plot_is_light_whatever_the_page_is(opened, made_up, tmp_path):
+    page = opened(made_up, scheme="dark").goto("#/kernel/fan_in")
+    with page.expect_download() as download:
+        page.locator("section[data-kind=speedups]").get_by_role("button", name="Save SVG").click()
+    download.value.save_as(tmp_path / "plot.svg")
+    text = (tmp_path / "plot.svg").read_text()
+    assert 'fill="white"' in text
+    assert "#1f2328" in text
+    assert "#e6edf3" not in text
+    assert text.count('aria-roledescription="bar"') == 12
+
+
+@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString", "a/b#c?d%zz"])
+def test_kernels_may_have_any_name(opened, tmp_path, name):
+    targets = ("h200", "mi300x")
+    records = [many_targets.measured(target, name, variant=variant) for target in targets for variant in ("w4", "w8")]
+    report = opened(written(tmp_path, many_targets.of_records(records, many_targets.Report(tmp_path))))
+    page = report.goto()
+    page.locator("table.heat tbody a").click()
+    page.wait_for_selector("#view[data-view=kernel]")
+    assert page.locator("#view h2").inner_text() == name
+    assert len(marks_of(page, "speedups", "rect")) == 2
+    assert len(marks_of(page, "cascade", "symbol")) == 2
+    page.locator("table.rows a", has_text="mi300x").first.click()
+    page.wait_for_selector("#view[data-view=cell]")
+    assert page.locator("#view h2").inner_text().startswith(name)
+    assert report.said == []
 
 
 @pytest.mark.parametrize(
-    ("kernel", "kinds"),
-    [
-        ("softmax", {"roofline", "speedups", "variants", "transfers", "cascade", "distances"}),
-        ("fan_in", {"roofline", "speedups", "depth", "cascade"}),
-    ],
+    "address", ["#/kernel/%E0%A4%A", "#/constructor", "#/__proto__/x", "#//", "#", "#/kernel", "#/cell/-1"]
 )
-def test_each_plot_has_marks_for_every_target(opened, made_up, kernel, kinds):
-    page = opened(made_up).goto(f"#/kernel/{kernel}")
-    assert {each.get_attribute("data-kind") for each in page.locator("section.kind").all()} == kinds
-    for kind in kinds:
-        plot = page.locator(f"section[data-kind={kind}] .plot")
-        marks = plot.locator("svg .role-mark [aria-label]").evaluate_all(
-            "marks => marks.map(mark => mark.getAttribute('aria-label'))"
-        )
-        told = " ".join([*marks, *plot.locator("svg text").all_text_contents(), plot.get_attribute("aria-label")])
-        assert [target for target in TARGETS if target not in told] == [], kind
-        assert len(marks) >= len(TARGETS) - (kind == "distances"), kind  # which are to one of the targets
+def test_an_address_that_is_none_is_no_fault(opened, made_up, address):
+    report = opened(made_up)
+    told = report.goto(address).locator("#view").inner_text()
+    assert "No such" in told or "Kernels by target" in told
+    assert report.said == []
 
 
 def test_the_overviews_cascade_has_a_line_a_kernel(opened, made_up):

@@ -34,12 +34,13 @@ def chains(*baselines, evidence=Evidence.MEASURED):
     [
         ([("eager", "compile")] * 2, True),
         ([("eager", "liger"), ("eager", "torch", "compile")], True),
-        ([("eager", "compile")], False),  # one process: nothing is won
+        ([("eager", "compile")], False),  # one cell: nothing is won
+        ([("eager", "torch"), ("eager", "compile")], False),
         ([("eager", "torch")] * 2, False),
         ([()] * 2, False),
     ],
 )
-def test_where_several_processes_would_import_it(monkeypatch, baselines, wanted):
+def test_where_several_cells_need_it(monkeypatch, baselines, wanted):
     monkeypatch.delenv(OFF, raising=False)
     assert is_wanted(chains(*baselines)) is wanted
     assert not is_wanted(chains(*baselines, evidence=Evidence.COMPILED))
@@ -47,7 +48,7 @@ def test_where_several_processes_would_import_it(monkeypatch, baselines, wanted)
     assert not is_wanted(chains(*baselines))
 
 
-@pytest.mark.parametrize(("gpus", "cells", "wanted"), [(1, 2, False), (2, 1, False), (2, 2, True)])
+@pytest.mark.parametrize(("gpus", "cells", "wanted"), [(1, 2, True), (2, 1, False), (2, 2, True)])
 def test_where_one_case_runs_on_several_gpus(monkeypatch, gpus, cells, wanted):
     monkeypatch.delenv(OFF, raising=False)
     ((job,),) = chains(("eager", "compile"))

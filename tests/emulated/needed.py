@@ -216,8 +216,15 @@ def _used_early(queues: Mapping[str, list[_Operation]], item: Compiled, counters
         for out in queue:
             if out.sure:
                 continue
-            behind = item.uses.writes - item.uses.reads if counter in counters and out.ordered else set()
+            behind = _overwritten(item) if counter in counters and out.ordered else set()
             yield from ((register[0].value, register[1]) for register in out.targets & (_used(item) - behind))
+
+
+def _overwritten(item: Compiled) -> set:
+    """What a load may write behind an earlier one of its counter; a load of one half leaves the other as it comes."""
+    name = item.instruction.mnemonic
+    halves = "_load_" in name and "_d16" in name
+    return item.uses.writes if halves else item.uses.writes - item.uses.reads
 
 
 def _used(item: Compiled) -> set:

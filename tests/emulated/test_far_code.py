@@ -67,12 +67,12 @@ def _unrolled(x_ptr, y_ptr, n, BLOCK: tl.constexpr, TIMES: tl.constexpr):
 @pytest.mark.parametrize("architecture", ["gfx942", "gfx1201"])
 def test_a_loop_longer_than_a_branch_reaches(architecture):
     """128 KiB; LLVM jumps by s_setpc_b64."""
-    kernel = build(_unrolled, architecture, POINTERS, {"BLOCK": 2048, "TIMES": 200}, waves=1)
+    kernel = build(_unrolled, architecture, POINTERS, {"BLOCK": 2048, "TIMES": 240}, waves=1)
     assert "s_setpc_b64" in kernel.text
     x = np.random.default_rng(3).uniform(0, 300, 2048).astype(np.float32)
     y, expected = np.zeros_like(x), x.copy()
     kernel.passes((1,), x, y, 2)
     for _ in range(2):
-        for number in range(200):
+        for number in range(240):
             expected = np.where(expected > number, expected - np.float32(number * 0.5), expected + 1)
     assert np.array_equal(y, expected)

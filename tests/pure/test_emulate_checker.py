@@ -90,6 +90,32 @@ def test_a_wait_that_one_of_two_ways_misses(architecture):
     assert found(architecture, body) == ["missing_wait"]
 
 
+def far_branch(architecture, number, label):
+    """To a label further than 16 bits reach, as LLVM writes it."""
+    add, carry = ("s_add_co_u32", "s_add_co_ci_u32") if architecture == "gfx1201" else ("s_add_u32", "s_addc_u32")
+    distance = f"({label}-.Lpost_getpc{number})"
+    return (
+        f"s_getpc_b64 s[10:11]\n.Lpost_getpc{number}:\n{add} s10, s10, {distance}&4294967295\n"
+        f"{carry} s11, s11, {distance}>>32\ns_setpc_b64 s[10:11]"
+    )
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_far_branch_has_one_target(architecture, waits):
+    """Two of them: the first goes to the wait, and only the second to what needs it."""
+    there, back = (far_branch(architecture, *to) for to in enumerate((".Lwait", ".Luse")))
+    body = f"""{LOAD[architecture]} v21, v20, s[4:5]
+{there}
+.Luse:
+v_mov_b32_e32 v10, v21
+s_branch .Lend
+.Lwait:
+{names_of(architecture).wait if waits else "s_nop 0"}
+{back}
+.Lend:"""
+    assert found(architecture, body) == ([] if waits else ["missing_wait"])
+
+
 def exchange(architecture, *, wait=True, barrier=True, written=True):
     """Each wave of two writes its lanes' words, and reads those of the other."""
     lanes, size = names_of(architecture).lanes, 4 * names_of(architecture).lanes

@@ -21,6 +21,7 @@ from portkit.analysis.rows import comparison
 from portkit.analysis.views.kernels import kernel_summaries
 from portkit.errors import HostError
 from portkit.model import Status
+from portkit.render.cell import figures, sections
 from portkit.render.html import data, page
 from portkit.render.html.page import SCRIPTS
 
@@ -80,11 +81,40 @@ def test_numbers_that_json_has_not_are_words():
     assert many_targets.unpacked(data.packed({"a": math.nan, "b": [math.inf]})) == {"a": "nan", "b": ["inf"]}
 
 
-def test_raw_cells_without_room_are_counted(compared, dataset, monkeypatch):
-    monkeypatch.setattr(data, "MOST_RAW", 20_000)
+def test_whole_cells_without_room_are_counted(compared, dataset, monkeypatch):
+    monkeypatch.setattr(data, "MOST_WHOLE", 20_000)
     chunks = data.kernel_chunks(compared, dataset, kernel_summaries(compared))
-    assert 0 < sum(len(each["cells"]) for each in chunks) < 10
+    assert 0 < sum(len(each["cells"]["rows"]) for each in chunks) < 15
     assert sum(each["cells_left_out"] for each in chunks) > 10
+
+
+def test_whole_cells_come_back_field_by_field(text, compared, dataset):
+    """What the page shows of a cell is what ``portkit show`` prints: paths, values, units, reasons."""
+    by_place = {(row.record.cell, row.record.evidence): row for row in dataset.rows}
+    place = next(i for i, row in enumerate(compared.rows) if row.kernel == "softmax" and row.target == "mi300x")
+    shown = compared.rows[place]
+    (row,) = (
+        row
+        for (cell, _), row in by_place.items()
+        if (cell.case, cell.target, cell.variant, cell.direction) == ("softmax", "mi300x", shown.variant, "forward")
+    )
+    told = [(title, each) for title, fields in (figures(shown), *sections(row)) for each in fields]
+    chunks = (chunk(text, f"chunk-{n}") for n in range(len(kernel_summaries(compared))))
+    cells = next(each["cells"] for each in chunks if place in each["cells"]["rows"])
+    at = cells["rows"].index(place)
+    found = {
+        (part["title"], path, unit): column["values"][column["at"][at] if "at" in column else 0]
+        for part in cells["sections"]
+        for path, unit, column in zip(part["paths"], part["units"], part["columns"], strict=True)
+        if "at" not in column or column["at"][at] >= 0
+    }
+    expected = {
+        (title, each.path, each.unit): {"why": each.reason} if each.value is None else each.value
+        for title, each in told
+    }
+    assert found == expected
+    assert found["timing", "fused.events.median_ms", "ms"] == pytest.approx(0.1188)
+    assert {"why": "the mode was not asked for"} in found.values()
 
 
 def test_of_no_rows_there_is_a_page_too(dataset):

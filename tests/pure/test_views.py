@@ -9,6 +9,7 @@ import many_targets
 import pytest
 from many_targets import TARGETS
 
+from portkit.analysis.choice import choose
 from portkit.analysis.findings.rule import Severity
 from portkit.analysis.rows import comparison
 from portkit.analysis.views.apart import apart
@@ -163,14 +164,40 @@ def test_variants_and_what_a_winner_costs_elsewhere(compared):
     assert [cell.target for cell in view.cells[:4]] == ["h200", "a100", "mi300x", "rx7900xtx"]
 
 
-def test_distances_are_steps_from_the_first_target(compared):
-    (view,) = apart(compared)
-    assert view.one == "a100 measured"
-    assert {pair.other: pair.ulp for pair in view.pairs} == {
-        "h200 measured": 1,
-        "mi300x measured": 1,
-        "rx7900xtx measured": 2,
+def test_every_two_targets_are_held_against_each_other_those_of_two_vendors_first(compared, dataset):
+    (view,) = apart(compared, dataset)
+    assert view.operation.label == "4096x4096 float32 w8"
+    steps = {target: place for place, target in enumerate(TARGETS)}  # as many ulp above 1
+    for pair in view.pairs:
+        one, other = (name.removesuffix(" measured") for name in (pair.one, pair.other))
+        assert pair.ulp == abs(steps[one] - steps[other])
+        assert pair.across == ((one in ("h200", "a100")) != (other in ("h200", "a100")))
+        assert not pair.identical
+    assert [pair.across for pair in view.pairs] == [True] * 4 + [False] * 2
+
+
+def test_emulated_runs_of_both_vendors_are_compared_without_any_gpu(tmp_path):
+    report = many_targets.Report(tmp_path)
+    steps = {"h200": 0, "a100": 0, "mi300x": 3}
+    emulated = [
+        factories.record(
+            Evidence.EMULATED,
+            target=target,
+            shape=(8, 128),
+            build=replace(factories.build(), build_key=target),
+            blobs={"fingerprint": report.keep(many_targets.fingerprint(n))},
+        )
+        for target, n in steps.items()
+    ]
+    dataset = many_targets.of_records(emulated, report)
+    (view,) = apart(comparison(dataset), dataset)
+    found = {(pair.one, pair.other): (pair.across, pair.identical, pair.ulp) for pair in view.pairs}
+    assert found == {
+        ("h200 emulated", "mi300x emulated"): (True, False, 3),
+        ("a100 emulated", "mi300x emulated"): (True, False, 3),
+        ("h200 emulated", "a100 emulated"): (False, True, 0),
     }
+    assert not apart(choose(comparison(dataset), targets=["mi300x"]), dataset)
 
 
 def test_what_does_not_carry_over_stands_first(compared):

@@ -38,6 +38,7 @@ class Depth:
     page: str
     axis: str  # name of the constant: STAGES
     label: str  # the other axes, dtype and variant
+    dtype: str
     target: str
     steps: tuple[Step, ...]
 
@@ -76,7 +77,7 @@ def _depth(line: Line, rows: Sequence[tuple[ComparisonRow, frozenset[str]]]) -> 
     if not names or len({step.depth for step in steps}) < LEAST:
         return None
     label = " ".join([*(["x".join(map(str, others))] if others else []), dtype, variant])
-    return Depth(page, min(names), label, target, steps)
+    return Depth(page, min(names), label, dtype, target, steps)
 
 
 def _steps(rows: Iterable[ComparisonRow], axis: int) -> Iterator[Step]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,31 +96,48 @@ def raw_fields(value: Any, nulls: Mapping[str, str], path: str = "") -> Iterator
         nulls: path, part or figure → why it is unknown, as a record has them.
         path: of the value.
     """
-    parts = list(_parts(value))
-    nulls = {**nulls, **{_joined(path, name): why for name, why in _own_reasons(value).items()}}
+    parts = None if isinstance(value, _PLAIN) else _parts(value)
     if not parts:
         unit = unit_of(path) if isinstance(value, int | float) else ""
         yield Field(path, _leaf(value), unit, _why(path, nulls) if value is None else None)
+        return
+    if own := _own_reasons(value):
+        nulls = {**nulls, **{_joined(path, name): why for name, why in own.items()}}
     for name, part in parts:
         yield from raw_fields(part, nulls, _joined(path, name))
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+_PLAIN: Final = (str, int, float, type(None))
+
+
+def _parts(value: Any) -> Sequence[tuple[str, Any]]:
     """What a value is made of; nothing of a leaf."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield from (
-            (each.name, getattr(value, each.name)) for each in dataclasses.fields(value) if each.name != "nulls"
-        )
-        yield from ((f"nulls.{name}", why) for name, why in _own_reasons(value).items() if not _is_null(value, name))
-    elif isinstance(value, Mapping):
-        yield from ((str(name), part) for name, part in value.items())
-    elif isinstance(value, tuple | list) and any(dataclasses.is_dataclass(part) for part in value):
-        yield from ((f"[{number}]", part) for number, part in enumerate(value))
+    if names := _fields_of(value):
+        reasons = _own_reasons(value).items()
+        untold = [(f"nulls.{name}", why) for name, why in reasons if not _is_null(value, name)]
+        return [*((name, getattr(value, name)) for name in names), *untold]
+    if isinstance(value, Mapping):
+        return [(str(name), part) for name, part in value.items()]
+    if isinstance(value, tuple | list) and any(_fields_of(part) for part in value):
+        return [(f"[{number}]", part) for number, part in enumerate(value)]
+    return []
+
+
+def _fields_of(value: object) -> tuple[str, ...]:
+    """Names of a dataclass's fields but its reasons; none of another value."""
+    return _fields_of_type(type(value))  # type: ignore[arg-type]  # mypy takes no type for hashable
+
+
+@functools.cache
+def _fields_of_type(kind: type[Any]) -> tuple[str, ...]:
+    if not dataclasses.is_dataclass(kind):
+        return ()
+    return tuple(each.name for each in dataclasses.fields(kind) if each.name != "nulls")
 
 
 def _own_reasons(value: Any) -> Mapping[str, str]:
     """Reasons that a value carries with it."""
-    return value.nulls if dataclasses.is_dataclass(value) and hasattr(value, "nulls") else {}
+    return getattr(value, "nulls", {}) if _fields_of(value) else {}
 
 
 def _is_null(value: Any, name: str) -> bool:
@@ -139,6 +157,7 @@ def _leaf(value: Any) -> Any:
     return value
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def unit_of(path: str) -> str:
     """The unit of a field, by its name; empty of what has none.
 

@@ -26,6 +26,7 @@ class Point:
     target: str
     function: str  # fused or eager
     label: str  # shape, dtype and variant
+    dtype: str
     intensity: float  # flop per byte
     tflops: float  # reached
     gbs: float  # GB/s reached
@@ -80,6 +81,7 @@ def _points(row: ComparisonRow) -> Iterator[Point]:
         row.target,
         "fused",
         label,
+        row.dtype,
         roof.intensity,
         roof.achieved_tflops,
         roof.achieved_gbs,
@@ -94,6 +96,7 @@ def _points(row: ComparisonRow) -> Iterator[Point]:
             row.target,
             "eager",
             label,
+            row.dtype,
             fused.intensity / bytes_ratio,
             fused.tflops / gain,
             fused.gbs * bytes_ratio / gain,

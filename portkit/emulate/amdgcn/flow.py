@@ -16,6 +16,9 @@ def successors(code: Code, block: Block) -> Iterable[int]:
     """First instructions of the blocks that may come next."""
     last = code.compiled[block.after - 1].instruction
     name = base_name(last.mnemonic)
+    if block.after - 1 in code.program.far:
+        yield code.program.far[block.after - 1]
+        return
     if name in JUMPS:
         yield from code.program.entries
         yield from return_points(code.program) if name == "s_setpc_b64" else ()

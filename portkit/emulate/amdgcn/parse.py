@@ -317,15 +317,15 @@ def parse(text: str) -> Program:
     if not any(item.mnemonic == "s_endpgm" for item in read.instructions):
         raise Unloadable("the text has no s_endpgm; is it cut off?")
     constants = constants_of(text)
-    instructions, entries = resolve(read.instructions, read.labels, constants.addresses)
+    resolved = resolve(read.instructions, read.labels, constants.addresses)
     flushes = read.directives.get("float_denorm_mode_32", 3) == 0
-    instructions = with_modes(instructions, {*entries, *_branch_targets(instructions, read.labels)}, flushes)
+    targets = {*resolved.entries, *_branch_targets(resolved.instructions, read.labels)}
     try:
         return Program(
             name=str(kernel[".name"]),
             architecture=architecture,
             wave_size=int(kernel[".wavefront_size"]),
-            instructions=instructions,
+            instructions=with_modes(resolved.instructions, targets, flushes),
             labels=read.labels,
             aligned=tuple(at for at in read.aligned if 0 < at < len(read.instructions)),
             directives=read.directives,
@@ -336,7 +336,8 @@ def parse(text: str) -> Program:
             scratch_bytes=int(kernel[".private_segment_fixed_size"]),
             text=text,
             constants=bytes(constants.data),
-            entries=entries,
+            entries=resolved.entries,
+            far=resolved.far,
         )
     except KeyError as error:
         raise Unloadable(f"the .amdgpu_metadata block lacks {error.args[0]}") from None

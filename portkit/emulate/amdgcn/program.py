@@ -72,6 +72,7 @@ class Program:
     text: str = field(repr=False, default="")
     constants: bytes = b""  # data beside the code
     entries: tuple[int, ...] = ()  # indices of instructions whose address the code takes: functions, far branches
+    far: Mapping[int, int] = field(default_factory=dict)  # index of a far branch → index of where it goes
 
     @property
     def explicit(self) -> tuple[Argument, ...]:

@@ -25,18 +25,19 @@ from portkit.analysis.views.standing import Standing
 from portkit.analysis.views.targets import targets
 from portkit.analysis.views.whole_cells import whole_cells
 from portkit.model import Direction, Evidence
+from portkit.render.html.cells import CellsOfPage, whole_cell
 from portkit.render.html.columns import COLUMNS, Column
 from portkit.render.html.sections import SIGNS
 from portkit.render.plots.heat import MARKS
-from portkit.render.plots.kinds import KINDS, plots
+from portkit.render.plots.kinds import KINDS, Kind, plots
 from portkit.render.plots.plot import Plot
 from portkit.render.plots.style import DARK, LIGHT
 from portkit.render.table import EVIDENCE_MEANS
 from portkit.store.merge import Dataset, Row
 from portkit.store.schema import plain
 
-MOST_RAW: Final = 24 << 20
-"""Characters of raw cells that a page holds; it packs them to about a twentieth."""
+MOST_WHOLE: Final = 6 << 20
+"""Characters of whole cells that a page holds, those counted once that several cells of a kernel have alike."""
 
 MOST_EXCERPTS: Final = 4 << 20
 """Characters of IR excerpts, likewise."""
@@ -71,9 +72,13 @@ def main_chunk(comparison: Comparison, summaries: Sequence[KernelSummary]) -> di
         "evidence": {each.value: {"mark": MARKS[each.value], "means": EVIDENCE_MEANS[each]} for each in Evidence},
         "kernels": [_kernel(each) for each in summaries],
         "findings": [_finding(group) for group in alike(comparison.findings)],
-        "kinds": {name: kind.spec for name, kind in KINDS.items() if kind.in_page},
+        "kinds": {name: _kind(kind) for name, kind in KINDS.items() if kind.in_page},
         "styles": {"light": LIGHT | {"background": None}, "dark": DARK | {"background": None}},
     }
+
+
+def _kind(kind: Kind) -> dict[str, Any]:
+    return {"spec": kind.spec, "targets": kind.targets, "runs": kind.runs}
 
 
 def kernel_chunks(
@@ -83,13 +88,13 @@ def kernel_chunks(
     drawn = collections.defaultdict(list)
     for plot in plots(comparison, dataset, in_page=True):
         drawn[plot.page].append(_plot(plot))
-    cells, left_out = _raw_cells(comparison, dataset)
+    cells, left_out = _whole_cells(comparison, dataset)
     excerpts = _excerpts(comparison, dataset)
     pages: list[str | None] = [*(each.page for each in summaries), None]
     return tuple(
         {
             "plots": drawn[page],
-            "cells": cells.get(page, []),
+            "cells": cells[page].coded(),
             "cells_left_out": left_out.get(page, 0),
             "excerpts": excerpts.get(page, {}),
         }
@@ -173,7 +178,9 @@ def _finding(group: Alike) -> dict[str, Any]:
 
 
 def _plot(plot: Plot) -> dict[str, Any]:
-    fields = {name: getattr(plot, name) for name in ("kind", "operation", "detail", "title", "alt", "height")}
+    fields = {
+        name: getattr(plot, name) for name in ("kind", "page", "operation", "dtype", "detail", "title", "alt", "height")
+    }
     values = {name: [_shortened(value) for value in values] for name, values in plot.datasets.items()}
     return {**fields, "datasets": values}
 
@@ -196,32 +203,27 @@ def _identity_of(row: Row) -> Identity:
     return *place, cell.target, cell.partition, record.evidence, record.run_id
 
 
-def _raw_cells(
+def _whole_cells(
     comparison: Comparison, dataset: Dataset
-) -> tuple[Mapping[str | None, list[dict[str, Any]]], Mapping[str | None, int]]:
-    """Raw cells by page while there is room, and how many more there would be."""
+) -> tuple[Mapping[str | None, CellsOfPage], Mapping[str | None, int]]:
+    """Whole cells by page while there is room, and how many more there would be."""
     places = {_identity(row): i for i, row in enumerate(comparison.rows)}
-    kept: dict[str | None, list[dict[str, Any]]] = collections.defaultdict(list)
+    kept: dict[str | None, CellsOfPage] = collections.defaultdict(CellsOfPage)
     left_out: dict[str | None, int] = collections.defaultdict(int)
-    room = MOST_RAW
+    room = MOST_WHOLE
     for row in whole_cells(dataset, comparison.findings):
         place = places.get(_identity_of(row))
         if place is None:  # a choice of kernels or targets left it out
             continue
-        page = operation_of(comparison.rows[place]).page
-        cell = _raw_cell(row, place)
-        room -= len(json.dumps(cell))
-        if room > 0:
-            kept[page].append(cell)
+        shown = comparison.rows[place]
+        page = operation_of(shown).page
+        cell = whole_cell(row, shown, place) if room > 0 else None
+        room -= kept[page].new(cell) if cell else 0
+        if cell and room > 0:
+            kept[page].add(cell)
         else:
             left_out[page] += 1
     return kept, left_out
-
-
-def _raw_cell(row: Row, place: int) -> dict[str, Any]:
-    record = row.record
-    counters = {"counters": plain(row.counters)} if row.counters else {}
-    return {"row": place, "label": record.cell.label(record.evidence), "fields": {**plain(record), **counters}}
 
 
 def _excerpts(comparison: Comparison, dataset: Dataset) -> Mapping[str | None, dict[int, Any]]:

@@ -51,7 +51,7 @@ def page(comparison: Comparison, dataset: Dataset, *, title: str = TITLE) -> str
     shown, more = top(alike(comparison.findings), SHOWN)
     chunks = kernel_chunks(comparison, dataset, kernels)
     pages = (*(kernel.page for kernel in kernels), None)
-    raw = [[name, [cell["row"] for cell in chunk["cells"]]] for name, chunk in zip(pages, chunks, strict=True)]
+    whole = [[name, chunk["cells"]["rows"]] for name, chunk in zip(pages, chunks, strict=True)]
     scripts = (_vega(), _own_scripts())
     text: str = (
         _environment(jinja2)
@@ -65,7 +65,7 @@ def page(comparison: Comparison, dataset: Dataset, *, title: str = TITLE) -> str
             more=more,
             means={evidence: EVIDENCE_MEANS[evidence] for evidence in Evidence},
             hosts=sections.hosts(comparison),
-            main=packed({**main_chunk(comparison, kernels), "raw_cells": raw}),
+            main=packed({**main_chunk(comparison, kernels), "whole_cells": whole}),
             chunks=[packed(chunk) for chunk in chunks],
             policy=policy(scripts),
             style=jinja2.utils.markupsafe.Markup(_asset("page.css")),

@@ -91,6 +91,7 @@ def _plot(page: str | None, label: str | None, found: Sequence[Cascade], names: 
         kind="cascade",
         page=page,
         operation=label,
+        dtype=found[0].operation.dtype if page else None,
         title="Performance portability, cascade",
         alt=f"Performance portability of {about} as targets join, the most efficient first; ticks are each target's "
         "efficiency against the best known time there." + ("" if joined else " Only one target was measured so far."),
@@ -102,4 +103,5 @@ def _plot(page: str | None, label: str | None, found: Sequence[Cascade], names: 
 def _steps(found: Sequence[Cascade], names: Sequence[str]) -> Iterator[dict[str, Any]]:
     for each, name in zip(found, names, strict=True):
         for step in each.steps:
-            yield {"line": name, "operation": each.operation.label, **vars(step), "labelled": len(found) <= LABELLED}
+            told = {"page": each.operation.page, "dtype": each.operation.dtype, "operation": each.operation.label}
+            yield {"line": name, **told, **vars(step), "labelled": len(found) <= LABELLED}

@@ -72,6 +72,7 @@ def _plot(page: str, axis: str, label: str, lines: list[Depth]) -> Plot:
         kind="depth",
         page=page,
         operation=label,
+        dtype=lines[0].dtype,
         title=f"Occupancy against registers over {axis}",
         alt=f"Theoretical occupancy over registers a thread as {axis} grows, on {', '.join(targets)}.",
         height=110,

@@ -19,6 +19,8 @@ class Kind:
     spec: Spec  # Vega-Lite, without its data
     plots: Callable[[Comparison, Dataset], Iterator[Plot]]
     in_page: bool = True  # whether the HTML report draws it
+    targets: tuple[str, ...] = ("target",)  # fields of a value that name a target, by which the page filters
+    runs: tuple[str, ...] = ()  # likewise of target and evidence: "h200 measured"
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -30,8 +32,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "chains": Kind(chains.SPEC, chains.plots, in_page=False),
     "sizes": Kind(sizes.SPEC, sizes.plots, in_page=False),
     "variants": Kind(variants.SPEC, variants.plots),
-    "transfers": Kind(variants.TRANSFERS, variants.transfers),
-    "distances": Kind(distances.SPEC, distances.plots),
+    "transfers": Kind(variants.TRANSFERS, variants.transfers, targets=("of", "on")),
+    "distances": Kind(distances.SPEC, distances.plots, targets=(), runs=("one", "other")),
 }
 
 

@@ -23,6 +23,7 @@ class Plot:
     datasets: Mapping[str, Values]
     height: int  # pixels; of one panel where there are several
     detail: str = ""  # what tells it from another of its kind and operation
+    dtype: str | None = None  # of the operation; None: of several
 
     @property
     def name(self) -> str:

@@ -80,6 +80,7 @@ def _plot(view: Speedups, clock: str, found: list[Speedup]) -> Plot:
         kind="speedups",
         page=view.operation.page,
         operation=view.operation.label,
+        dtype=view.operation.dtype,
         detail=clock,
         title=f"Speedup, {CLOCKS[clock]}",
         alt=f"Bars of how many times faster {view.operation.page} is than {', '.join(baselines)} "

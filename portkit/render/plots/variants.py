@@ -66,6 +66,7 @@ def plots(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
             kind="variants",
             page=view.operation.page,
             operation=view.operation.label,
+            dtype=view.operation.dtype,
             title="Variants by target: time ÷ the winner's there",
             alt=f"How much slower each variant is than the fastest one on {targets}, on the {view.clock} clock.",
             height=26 * len({cell.variant for cell in view.cells}),
@@ -81,6 +82,7 @@ def transfers(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
             kind="transfers",
             page=view.operation.page,
             operation=view.operation.label,
+            dtype=view.operation.dtype,
             title="Transfer penalty: one target's winner on another",
             alt="What the fastest variant of each target costs on every other one, "
             f"as its time ÷ that of the own winner, on the {view.clock} clock.",

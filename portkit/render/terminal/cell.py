@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -14,21 +14,11 @@ from rich.text import Text
 
 from portkit.analysis.cells import CellView, label_of
 from portkit.analysis.findings.rule import Finding
-from portkit.analysis.rows import ComparisonRow
 from portkit.analysis.views.raw import Field, raw_fields
-from portkit.model import Record
+from portkit.render.cell import Section, figures, sections
 from portkit.render.columns import NONE, one_line
-from portkit.render.rows import fields
 from portkit.store.journal import blob_path
 from portkit.store.merge import Dataset
-
-PARTS: Final = ("outcome", "build", "verdict", "timing", "baselines", "work", "asked")
-"""Parts of a record that have a heading of their own."""
-
-_HEAD: Final = (
-    *("run_id", "keys", "cell", "evidence", "host_id", "device_id", "triton", "architecture"),
-    *("variant_params", "expected", "expected_reason", "seconds", "schema"),
-)
 
 
 def print_cell(console: Console, view: CellView, dataset: Dataset) -> None:
@@ -44,55 +34,18 @@ def print_cell(console: Console, view: CellView, dataset: Dataset) -> None:
     console.print(Text.assemble((label_of(view.row), "bold"), "  ", (record.outcome.status.value, style)))
     if cause := view.figures.cause:
         console.print(Text(one_line(cause)))
-    _print_section(console, "figures", raw_fields(_figures(view), view.figures.nulls))
+    _print_section(console, *figures(view.figures))
     _print_findings(console, view.findings)
     for title, lines in _sections(view):
         _print_section(console, title, lines)
     _print_blobs(console, view, dataset)
 
 
-def _sections(view: CellView) -> Iterator[tuple[str, Iterable[Field]]]:
-    record, nulls = view.record, _reasons(view.record)
-    yield "record", _of(record, _HEAD, nulls)
-    for part in PARTS:
-        yield part, _without_prefix(raw_fields(getattr(record, part), nulls, part), part)
-    if view.row.counters:
-        yield "counters", raw_fields(view.row.counters, view.row.counters.nulls)
-    yield "other reasons", (Field(name, why, "", None) for name, why in record.nulls.items())
-    yield "runs of the cell", (Field(each.run_id, each.outcome.status.value, "", None) for each in view.row.other_runs)
+def _sections(view: CellView) -> Iterator[Section]:
+    yield from sections(view.row)
     yield "host", raw_fields(view.header.host, {})
     if view.probe:
         yield "device", raw_fields(view.probe, view.probe.nulls)
-
-
-def _reasons(record: Record) -> Mapping[str, str]:
-    """Why fields are unknown; those of a baseline that was not good for that reason."""
-    bad = {name: found for name, found in record.baselines.items() if not found.status.good}
-    return {**{f"baselines.{name}": f"{found.status}: {found.message}" for name, found in bad.items()}, **record.nulls}
-
-
-def _of(value: Any, names: Sequence[str], nulls: Mapping[str, str]) -> Iterator[Field]:
-    for name in names:
-        yield from raw_fields(getattr(value, name), nulls, name)
-
-
-def _without_prefix(found: Iterable[Field], prefix: str) -> Iterator[Field]:
-    """Fields under a heading that says the first part of their path."""
-    for each in found:
-        path = each.path.removeprefix(f"{prefix}.") if each.path != prefix else NONE
-        yield Field(path, each.value, each.unit, each.reason)
-
-
-def _figures(view: CellView) -> Mapping[str, Any]:
-    """What the tables show of the row, and what they work out of it."""
-    figures = view.figures
-    shown = {of: getattr(figures, of) for of in fields().values() if of in figures.nulls or _is_figure(figures, of)}
-    return {**shown, **({"roofline": figures.roofline} if figures.roofline else {})}
-
-
-def _is_figure(figures: ComparisonRow, name: str) -> bool:
-    value = getattr(figures, name)
-    return isinstance(value, float | int) and not isinstance(value, bool) and name != "seconds"
 
 
 def _print_section(console: Console, title: str, fields: Iterable[Field]) -> None:

@@ -55,6 +55,22 @@ class Filters {
     );
   }
 
+  /** What of a plot's values is shown: those of targets and evidence that are chosen; null where none is. */
+  ofPlot(plot, kind) {
+    const one = (name, value) => !this.chosen.get(name).size || this.chosen.get(name).has(value);
+    if ((plot.page && !one("page", plot.page)) || (plot.dtype && !one("dtype", plot.dtype))) return null;
+    const passes = (value) => {
+      const runs = kind.runs.map((field) => value[field].split(" "));
+      const targets = [...kind.targets.map((field) => value[field]), ...runs.map(([target]) => target)].filter(Boolean);
+      const evidence = runs.length ? runs.map((run) => run[1]) : [value.evidence ?? "measured"];
+      return targets.every((target) => one("target", target) && one("vendor", this.vendors.get(target))) &&
+        evidence.every((each) => one("evidence", each)) &&
+        (!value.page || one("page", value.page)) && (!value.dtype || one("dtype", value.dtype));
+    };
+    const kept = Object.entries(plot.datasets).map(([name, values]) => [name, values.filter(passes)]);
+    return kept[0][1].length ? Object.fromEntries(kept) : null; // the first is what the others stand around
+  }
+
   /** Puts the controls into an element. */
   draw(place) {
     this.summaries = new Map();

@@ -126,14 +126,21 @@ class Heat {
   /** The worst row, its value, and how many rows have the figure. */
   worst(rows) {
     if (this.metric.name === "status") {
-      const rank = (row) => this.app.data.standings.indexOf(this.app.rows.value("standing", row));
-      return { row: rows.reduce((a, b) => (rank(b) < rank(a) ? b : a)), value: null, count: rows.length };
+      return { row: rows.reduce((a, b) => (this.rank(b) < this.rank(a) ? b : a)), value: null, count: rows.length };
     }
     const known = rows.filter((row) => this.of(row) !== null);
     if (!known.length) return { row: rows[0], value: null, count: 0 };
     const way = this.metric.highest ? 1 : -1;
     const row = known.reduce((a, b) => (way * (this.of(b) - this.of(a)) > 0 ? b : a));
     return { row, value: this.of(row), count: known.length };
+  }
+
+  /** 0 is the worst status; of rows alike in it the one of the strongest evidence, then the first. */
+  rank(row) {
+    const { standings, evidence } = this.app.data;
+    const strength = Object.keys(evidence);
+    const place = standings.indexOf(this.app.rows.value("standing", row));
+    return place * strength.length + strength.indexOf(this.app.rows.value("evidence", row));
   }
 
   of(row) {

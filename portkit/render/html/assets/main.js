@@ -1,12 +1,21 @@
 // Starts the page: unpacks what every view needs, and shows the view that the address names.
 
+/** A part of an address; as it is where somebody cut it within a character. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 class App {
   async start() {
     this.data = await unpack("main-chunk");
     this.rows = new Rows(this.data);
     this.chunks = new Map();
-    this.rawCells = new Map(this.data.raw_cells.flatMap(([page, rows]) => rows.map((row) => [row, page])));
-    this.filters = new Filters(this.data, this.rows, () => this.view?.filter?.(this.filters.shown));
+    this.wholeCells = new Map(this.data.whole_cells.flatMap(([page, rows]) => rows.map((row) => [row, page])));
+    this.filters = new Filters(this.data, this.rows, () => this.filtered());
     this.plots = new Plots(this);
     this.filters.draw($("filters"));
     $("theme").addEventListener("click", () => this.turnTheme());
@@ -14,6 +23,11 @@ class App {
     tellReasons();
     await this.route(false);
     document.documentElement.dataset.ready = Math.round(performance.now());
+  }
+
+  filtered() {
+    this.view?.filter?.(this.filters.shown);
+    return this.plots.redraw();
   }
 
   /** The chunk of a kernel, or of what is about all of them. */
@@ -25,8 +39,8 @@ class App {
 
   async route(moved) {
     const [name = "", ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-    const view = VIEWS[name] ?? VIEWS[""];
-    const given = decodeURIComponent(rest.join("/"));
+    const view = Object.hasOwn(VIEWS, name) ? VIEWS[name] : VIEWS[""];
+    const given = decoded(rest.join("/"));
     const place = $("view");
     this.plots.forget();
     place.replaceChildren();
@@ -39,9 +53,8 @@ class App {
     }
     document.title = `${view.title(this, given)} · ${document.documentElement.dataset.title}`;
     this.view = await view.show(this, place, given);
-    this.view.filter?.(this.filters.shown);
     if (moved) { scrollTo(0, 0); place.focus({ preventScroll: true }); }
-    await this.plots.redraw();
+    await this.filtered();
     place.dataset.view = name || "overview";
   }
 

@@ -14,6 +14,20 @@ function fitted(spec, height, width) {
   return { ...spec, width, height, autosize: { type: "fit-x", contains: "padding" } };
 }
 
+/** Steps of a cascade over the targets that are left: the same efficiencies, their harmonic mean so far. */
+function stepped(values) {
+  const lines = new Map();
+  for (const value of values) lines.set(value.line, [...(lines.get(value.line) ?? []), value]);
+  return [...lines.values()].flatMap((steps) => {
+    let inverse = 0;
+    const falling = [...steps].sort((a, b) => b.efficiency - a.efficiency);
+    return falling.map((step, i) => {
+      inverse += 1 / step.efficiency; // of a target that can't run it infinite, so that the mean is 0
+      return { ...step, place: i + 1, portability: (i + 1) / inverse };
+    });
+  });
+}
+
 class Plots {
   constructor(app) {
     this.app = app;
@@ -33,55 +47,88 @@ class Plots {
 
   /** A section of all plots of one kind, with a choice where there are several. */
   section(title, plots) {
-    const drawing = { title, plot: plots[0], place: h("div", { class: "plot", role: "img" }) };
+    const drawing = { title, plots, plot: plots[0], place: h("div", { class: "plot", role: "img" }) };
     drawing.caption = h("figcaption", {});
     drawing.values = h("details", { class: "values" }, h("summary", {}, "Values"));
     drawing.values.addEventListener("toggle", () => { if (drawing.values.open) this.tabulate(drawing); });
     this.drawn.add(drawing);
     const save = h("button", { type: "button", class: "quiet", click: () => this.save(drawing) }, "Save SVG");
-    const body = h("figure", {}, drawing.caption, drawing.place, h("div", { class: "bar" }, drawing.values, save));
-    const choice = this.choice(drawing, plots);
-    return h("section", { class: "kind", "data-kind": drawing.plot.kind }, h("h3", {}, title), choice, body);
+    drawing.bar = h("div", { class: "bar" }, drawing.values, save);
+    const change = (event) => { drawing.plot = plots[event.target.value]; this.draw(drawing); };
+    drawing.select = h("select", { change });
+    drawing.choice = h("label", { class: "choice" }, "Show ", drawing.select);
+    const body = h("figure", {}, drawing.caption, drawing.place, drawing.bar);
+    return h("section", { class: "kind", "data-kind": plots[0].kind }, h("h3", {}, title), drawing.choice, body);
   }
 
-  choice(drawing, plots) {
-    if (plots.length < 2) return null;
-    const name = (plot) => [plot.operation, plot.detail].filter(Boolean).join(", ");
-    const change = (event) => { drawing.plot = plots[event.target.value]; this.draw(drawing); };
-    return h("label", { class: "choice" }, "Show ",
-      h("select", { change }, ...plots.map((plot, i) => h("option", { value: i }, name(plot) || plot.title))));
+  /** Values of a plot that the filters leave; null where they leave none. */
+  values(plot) {
+    const { filters, data } = this.app;
+    if (!filters.active) return plot.datasets;
+    const kept = filters.ofPlot(plot, data.kinds[plot.kind]);
+    return kept && plot.kind === "cascade" ? { ...kept, steps: stepped(kept.steps) } : kept;
+  }
+
+  /** Takes the plot chosen, or the first that the filters leave, and says which there are. */
+  choose(drawing) {
+    const left = drawing.plots.map((plot, i) => [plot, i]).filter(([plot]) => this.values(plot));
+    if (!left.some(([plot]) => plot === drawing.plot)) drawing.plot = left[0]?.[0] ?? null;
+    const name = (plot) => [plot.operation, plot.detail].filter(Boolean).join(", ") || plot.title;
+    const option = ([plot, i]) => h("option", { value: i, selected: plot === drawing.plot }, name(plot));
+    drawing.select.replaceChildren(...left.map(option));
+    drawing.choice.hidden = left.length < 2;
+    drawing.bar.hidden = !drawing.plot;
+  }
+
+  /** The whole specification of what is shown, in light or dark. */
+  specification(drawing, scheme, width) {
+    const style = this.app.data.styles[scheme];
+    return {
+      ...fitted(this.app.data.kinds[drawing.plot.kind].spec, drawing.plot.height, width),
+      datasets: this.values(drawing.plot),
+      config: { ...style, legend: { ...style.legend, columns: Math.max(1, Math.floor(width / 150)) } },
+    };
   }
 
   async draw(drawing) {
-    const { plot, place } = drawing;
-    const style = this.app.data.styles[dark() ? "dark" : "light"];
-    const width = place.clientWidth || 320;
-    const legend = { ...style.legend, columns: Math.max(1, Math.floor(width / 150)) };
-    const spec = {
-      ...fitted(this.app.data.kinds[plot.kind], plot.height, width),
-      datasets: plot.datasets,
-      config: { ...style, legend },
-    };
-    const head = [drawing.title === plot.title ? null : plot.title, plot.operation].filter(Boolean).join(", ");
-    drawing.caption.textContent = [head, plot.alt].filter(Boolean).join(". ");
-    if (drawing.values.open) this.tabulate(drawing);
+    this.choose(drawing);
     drawing.view?.finalize();
+    drawing.view = null;
+    if (!drawing.plot) return this.nothing(drawing);
+    const { plot, place } = drawing;
+    const filtered = this.app.filters.active ? "Shown is what the filters leave." : null;
+    const head = [drawing.title === plot.title ? null : plot.title, plot.operation].filter(Boolean).join(", ");
+    drawing.caption.textContent = [head, plot.alt, filtered].filter(Boolean).join(" · ");
+    if (drawing.values.open) this.tabulate(drawing);
+    const spec = this.specification(drawing, dark() ? "dark" : "light", place.clientWidth || 320);
     const { view } = await vegaEmbed(place, spec, { renderer: "svg", actions: false, ast: true });
     drawing.view = view;
     place.setAttribute("role", "img"); // Vega gives it another, and takes a label away
-    place.setAttribute("aria-label", plot.alt);
+    place.setAttribute("aria-label", [plot.alt, filtered].filter(Boolean).join(" "));
     place.querySelector("svg")?.setAttribute("aria-hidden", "true");
     place.dataset.drawn = plot.kind;
   }
 
+  nothing(drawing) {
+    drawing.caption.textContent = "";
+    drawing.place.replaceChildren(h("p", { class: "muted" }, "The filters leave nothing."));
+    drawing.place.removeAttribute("role");
+    drawing.place.removeAttribute("aria-label");
+  }
+
   /** The values as tables, one a dataset. */
   tabulate(drawing) {
-    const tables = Object.entries(drawing.plot.datasets).map(([name, values]) => valuesTable(name, values));
+    const tables = Object.entries(this.values(drawing.plot)).map(([name, values]) => valuesTable(name, values));
     drawing.values.replaceChildren(drawing.values.firstElementChild, ...tables);
   }
 
+  /** Always light, on white: it is for papers and mails. */
   async save(drawing) {
-    const url = URL.createObjectURL(new Blob([await drawing.view.toSVG()], { type: "image/svg+xml" }));
+    const spec = this.specification(drawing, "light", drawing.place.clientWidth || 320);
+    const options = { renderer: "svg", actions: false, ast: true };
+    const { view } = await vegaEmbed(h("div", {}), { ...spec, background: "white" }, options);
+    const url = URL.createObjectURL(new Blob([await view.toSVG()], { type: "image/svg+xml" }));
+    view.finalize();
     h("a", { href: url, download: `${drawing.plot.kind}.svg` }).click();
     URL.revokeObjectURL(url);
   }

@@ -43,7 +43,7 @@ function timeCell(app, row, value) {
 const SPECIAL_CELLS = {
   median_ms: timeCell,
   page: (app, row, value) => h("a", { href: kernelAddress(value) }, value),
-  target: (app, row, value) => (app.rawCells.has(row) ? h("a", { href: `#/cell/${row}` }, value) : value),
+  target: (app, row, value) => (app.wholeCells.has(row) ? h("a", { href: `#/cell/${row}` }, value) : value),
   evidence: (app, row, value) => {
     const older = app.rows.older(row) ? h("span", { "data-why": OLDER }, " †") : null;
     return h("span", {}, ...evidenceMark(app, value, { named: true }), older);
@@ -105,16 +105,22 @@ const kernel = {
     const chunk = await app.chunkOf(page);
     const heat = new Heat(app, (row) => operationOf(app, row), () => null, `Operations of ${page} by target`);
     const table = rowsTable(app, `Rows of ${page}`);
+    const findings = h("section", { class: "findings" });
     place.append(
       h("h2", {}, page),
       verdict(known),
-      findingsOf(app, page, chunk),
+      findings,
       h("section", {}, h("h3", {}, "Operations by target"), legend(app), heat.element),
       h("div", { class: "kinds" }, ...Object.keys(KIND_TITLES).map((kind) => kindSection(app, chunk, kind))),
       h("section", {}, h("h3", {}, "Rows"), table.element, rawNote(chunk)),
     );
     const own = (rows) => rows.filter((row) => app.rows.value("page", row) === page);
-    return { filter: (rows) => { heat.rows = own(rows); table.rows = own(rows); } };
+    const filter = (rows) => {
+      heat.rows = own(rows);
+      table.rows = own(rows);
+      findings.replaceChildren(...findingsOf(app, page, chunk));
+    };
+    return { filter };
   },
 };
 
@@ -134,12 +140,15 @@ function findingsWhere(app, test) {
   return app.data.findings.map((finding, place) => ({ finding, place })).filter(({ finding }) => test(finding));
 }
 
+/** A kernel's findings that the filters leave. */
 function findingsOf(app, page, chunk) {
   const own = findingsWhere(app, (finding) => finding.page_of === page);
-  const cards = own.map(({ finding, place }, i) =>
+  const left = own.filter(({ finding }) => app.filters.allowsFinding(finding));
+  const cards = left.map(({ finding, place }, i) =>
     findingCard(app, finding, place, { open: i === 0, excerpts: chunk.excerpts }));
-  const none = h("p", { class: "muted" }, "None.");
-  return h("section", { class: "findings" }, h("h3", {}, `Findings (${own.length})`), ...(own.length ? cards : [none]));
+  const none = h("p", { class: "muted" }, own.length ? "The filters leave none." : "None.");
+  const count = left.length < own.length ? `${left.length} of ${own.length}` : own.length;
+  return [h("h3", {}, `Findings (${count})`), ...(left.length ? cards : [none])];
 }
 
 function kindSection(app, chunk, kind) {
@@ -201,26 +210,39 @@ const cell = {
   },
   async show(app, place, name) {
     const row = Number(name);
-    const chunk = await app.chunkOf(app.rawCells.get(row) ?? null);
-    const found = chunk.cells.find((each) => each.row === row);
-    if (!found) return nothing(place, "No such cell", "Its raw fields are not in this file: portkit show has them.");
+    const found = app.wholeCells.has(row) ? wholeCell(await app.chunkOf(app.wholeCells.get(row)), row) : null;
+    if (!found) return nothing(place, "No such cell", "Its fields are not in this file: portkit show has them.");
     const page = app.rows.value("page", row);
     const back = h("a", { href: kernelAddress(page) }, `← ${page}`);
-    place.append(h("h2", { class: "long" }, found.label), h("p", {}, back), fields(found.fields));
+    const words = h("p", { class: "verdict" }, h("span", { class: "standing" }, ...statusWords(app, row)), ` ${app.rows.value("cause", row) ?? ""}`);
+    place.append(h("h2", { class: "long" }, found.label), h("p", {}, back), words, ...found.sections.map(cellSection));
     return {};
   },
 };
 
-/** Plain values as nested lists of names. */
-function fields(value) {
-  const nested = (each) => each !== null && typeof each === "object";
-  if (Array.isArray(value)) {
-    if (!value.some(nested)) return document.createTextNode(value.join(", ") || "none");
-    return h("ol", { class: "raw" }, ...value.map((each) => h("li", {}, fields(each))));
+/** A cell out of its kernel's columns: its label, and sections with the fields that it has. */
+function wholeCell(chunk, row) {
+  const { rows, labels, sections } = chunk.cells;
+  const cell = rows.indexOf(row);
+  const value = ({ values, at }) => (at ? values[at[cell]] : values[0]);
+  const fieldsOf = ({ paths, units, columns }) =>
+    paths.map((path, i) => ({ path, unit: units[i], value: value(columns[i]) })).filter((each) => each.value !== undefined);
+  const found = sections.map((section) => ({ title: section.title, fields: fieldsOf(section) }));
+  return { label: labels[cell], sections: found.filter((section) => section.fields.length) };
+}
+
+function cellSection({ title, fields }) {
+  const lines = fields.flatMap(({ path, unit, value }) => [h("dt", {}, path), h("dd", {}, ...fieldValue(value, unit))]);
+  return h("section", {}, h("h3", {}, title), h("dl", { class: "raw" }, ...lines));
+}
+
+/** A value with its unit; of one that is unknown a dash and the reason. */
+function fieldValue(value, unit) {
+  if (value !== null && typeof value === "object" && !Array.isArray(value)) {
+    return [h("span", { class: "dash" }, "– "), h("span", { class: "muted" }, value.why)];
   }
-  if (!nested(value)) return document.createTextNode(String(value));
-  const lines = Object.entries(value).flatMap(([name, each]) => [h("dt", {}, name), h("dd", {}, fields(each))]);
-  return h("dl", { class: "raw" }, ...lines);
+  const text = Array.isArray(value) ? value.join(", ") : value === true ? "yes" : value === false ? "no" : String(value);
+  return [[text || "none", unit].filter(Boolean).join(" ")];
 }
 
 const VIEWS = { "": overview, kernel, findings: findingsView, rows: rowsView, hosts, cell };
