@@ -51,6 +51,12 @@ def _partition(name: str) -> str:
     return name
 
 
+def _node(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+        raise mistake(f"{name[:40]!r} is no node of Slurm", "write one name that `sinfo -N` shows")
+    return name
+
+
 def _resource(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_]+(:[A-Za-z0-9_.-]+)?", name):
         raise mistake(f"{name[:40]!r} is no generic resource", "write it without a count, such as gpu or gpu:h200")
@@ -104,7 +110,9 @@ class PlaceFormat(_Section):
     host: Given[Annotated[str, AfterValidator(_destination)]] = None
     local: Given[bool] = None
     count: Annotated[int, Field(ge=0, le=1024)] = Field(default=1, description="GPUs of a job; 0: builds alone")
-    nodes: Given[Annotated[int, Field(ge=1, le=1000)]] = Field(default=None, description="jobs, each on its own node")
+    nodes: Given[Choice[Annotated[str, AfterValidator(_node)]]] = Field(
+        default=None, description="names of nodes, a job on each; without them one job on any node"
+    )
     resource: Given[Annotated[str, AfterValidator(_resource)]] = Field(
         default=None, description="Slurm: generic resource"
     )
@@ -156,8 +164,8 @@ class FleetFormat(_Section):
         default=FORMAT_VERSION, json_schema_extra={"const": FORMAT_VERSION}
     )
     matrix: Annotated[Text, AfterValidator(_relative)] = "matrix.yaml"
-    files: Choice[Annotated[Text, AfterValidator(_relative)]] = Field(
-        default=["kernels"], description="what every host gets beside the matrix"
+    files: Rules[Annotated[Text, AfterValidator(_relative)]] = Field(
+        default=[], description="what every host gets beside the matrix and the folders of its kernels"
     )
     tier: Given[TierName] = None
     options: Rules[Text] = Field(default=[], description="more options of pytest --benchmark")

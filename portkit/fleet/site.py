@@ -68,7 +68,7 @@ class Partition(Place):
 
     partition: str
     resource: str | None  # generic resource without its count, such as gpu:h200
-    nodes: int  # jobs, each on a node of its own
+    nodes: tuple[str, ...]  # a job on each of them; none: one job on any
     scheduler: str  # ReFrame's backend: slurm, which asks sacct, or squeue
 
 
@@ -93,7 +93,7 @@ class Fleet:
 
     path: Path
     matrix: str  # relative to the file's folder, as are the files
-    files: tuple[str, ...]  # what every host gets beside the matrix
+    files: tuple[str, ...]  # what every host gets beside the matrix and its kernels' folders
     tier: str | None
     options: tuple[str, ...]  # more options of pytest --benchmark
     retries: int  # new attempts after a lost node
@@ -218,7 +218,7 @@ def _place(entry: PlaceFormat, name: str, where: str) -> Place:
             **common,
             partition=entry.partition,
             resource=resource,
-            nodes=entry.nodes or 1,
+            nodes=tuple(entry.nodes or ()),
             scheduler=entry.scheduler or "squeue",
         )
     if entry.host:
