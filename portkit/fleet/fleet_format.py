@@ -18,7 +18,7 @@ FORMAT_VERSION = 1
 REACHED_BY: Final = ("partition", "host", "local", "ci")
 """Keys that say how a place is reached: by Slurm, by ssh, not at all since it is this host, by a CI system alone."""
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
+_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,62}"  # what ReFrame takes for a partition
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _MOST_SECONDS = 30 * 86_400
 
@@ -34,7 +34,9 @@ def _version(number: int) -> int:
 
 def _place_name(name: str) -> str:
     if not re.fullmatch(_NAME, name):
-        raise mistake(f"{name[:40]!r} is no name of a place", "use letters, digits, _, . and -, such as h200-node7")
+        raise mistake(
+            f"{name[:40]!r} is no name of a place", "use letters, digits, _ and -, a letter first, such as h200-node7"
+        )
     return name
 
 
