@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from portkit.errors import FleetError
 from portkit.fleet.conclude import exit_code, expected_targets, failed_cells, job_states
 from portkit.fleet.drive import Driver, fleet_of, open_jobs
 from portkit.fleet.engine import check_engine
-from portkit.fleet.reframe_site import site
+from portkit.fleet.reframe_site import site, site_text
 from portkit.fleet.runs import DEFAULT_FOLDER, LATEST, FleetRun, create_run, find_run
 from portkit.fleet.site import DEFAULT_FILE, Fleet, chosen, read_fleet
 from portkit.fleet.source import collect_source
@@ -31,7 +30,7 @@ from portkit.render.table import render
 from portkit.store.merge import Dataset, merge
 
 PATH = click.Path(path_type=Path)
-SITE_FILE = "reframe-site.json"
+SITE_FILE = "reframe-site.yaml"
 CELLS_SHOWN = 5
 
 fleet_option = click.option("--fleet", "file", type=PATH, default=DEFAULT_FILE, show_default=True, help="Fleet file.")
@@ -61,7 +60,7 @@ def init(file: Path, site_file: Path | None) -> None:
     fleet = read_fleet(file)
     click.echo(tabulate(_places(fleet), ("place", "target", "GPUs", "reached by", "optional")))
     site_file = site_file or file.parent / SITE_FILE
-    write(site_file, json.dumps(site(fleet), indent=2) + "\n")
+    write(site_file, site_text(site(fleet)))
     click.echo(f"{site_file}: written")
 
 

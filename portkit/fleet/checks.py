@@ -19,7 +19,8 @@ from portkit.fleet.job import OUTCOME
 from portkit.fleet.outcome import read_outcome
 from portkit.fleet.reframe_site import SYSTEM
 
-_JOBS = {entry["name"]: entry for entry in json.loads(Path(os.environ["PORTKIT_FLEET_PLAN"]).read_text())}
+_PLAN = json.loads(Path(os.environ["PORTKIT_FLEET_PLAN"]).read_text())
+_JOBS = {entry["name"]: entry for entry in _PLAN["jobs"]}
 
 
 @rfm.simple_test

@@ -15,6 +15,7 @@ from typing import Any, Final
 from packaging.version import Version
 
 from portkit.errors import FleetError
+from portkit.fleet.reframe_site import site_text
 
 OLDEST: Final = "4.10"
 
@@ -54,7 +55,7 @@ def run_engine(folder: Path, site: Mapping[str, Any], say: Say) -> dict[str, str
         FleetError: ReFrame itself failed.
         KeyboardInterrupt: it was stopped; jobs that ran were cancelled.
     """
-    (folder / "site.json").write_text(json.dumps(site, indent=1))
+    (folder / "site.yaml").write_text(site_text(site))
     report = folder / "reframe.json"
     with (folder / "reframe.log").open("wb") as log:
         process = subprocess.Popen(
@@ -76,7 +77,7 @@ def run_engine(folder: Path, site: Mapping[str, Any], say: Say) -> dict[str, str
 
 
 def _command(folder: Path, report: Path) -> list[str]:
-    words = ["-C", str(folder / "site.json"), "-c", str(_CHECKS), "-r", "--nocolor", "--keep-stage-files"]
+    words = ["-C", str(folder / "site.yaml"), "-c", str(_CHECKS), "-r", "--nocolor", "--keep-stage-files"]
     return [sys.executable, "-c", _START, *words, "--prefix", str(folder), "--report-file", str(report)]
 
 
@@ -106,11 +107,7 @@ def _follow(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], s
 
 def _failures(report: Mapping[str, Any]) -> dict[str, str]:
     cases = [case for run in report["runs"] for case in run["testcases"]]
-    return {
-        case["check_params"]["job_name"]: _reason(case)
-        for case in cases
-        if case.get("result") not in ("pass", "success")
-    }
+    return {case["job_name"]: _reason(case) for case in cases if case.get("result") not in ("pass", "success")}
 
 
 def _reason(case: Mapping[str, Any]) -> str:

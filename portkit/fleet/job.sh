@@ -154,9 +154,11 @@ benchmark() {
     if ((SECONDS - began >= job_seconds && code != 0)); then
         finish timeout "pytest did not end within $job_seconds s and was ended (code $code)"
     fi
+    local told
+    told="pytest ended with code $code: $(last_words pytest.out 3)"
     case $code in
-        0 | 1) finish "done" "" ;;
-        *) finish failed "pytest ended with code $code: $(last_words pytest.out 3)" ;;
+        0 | 1) if compgen -G 'report/*.jsonl' >/dev/null; then finish "done" ""; else finish no_report "$told"; fi ;;
+        *) finish failed "$told" ;;
     esac
 }
 

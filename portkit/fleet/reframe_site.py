@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from ruamel.yaml import YAML
 
 from portkit.fleet.site import Fleet, Host, Local, Partition
 
@@ -41,6 +44,15 @@ _ON_THE_SCREEN: Final[Mapping[str, str]] = {
     "level": "info",
     "format": "%(message)s",
 }
+
+
+def site_text(configuration: Mapping[str, Any]) -> str:
+    """The file of a configuration, in YAML."""
+    text = io.StringIO()
+    yaml = YAML(typ="safe")
+    yaml.default_flow_style = False
+    yaml.dump(dict(configuration), text)
+    return text.getvalue()
 
 
 def _partition(place: Partition | Host | Local) -> dict[str, Any]:
