@@ -24,9 +24,6 @@ _ABSENT: Final = re.compile(
 )
 """What sbatch says where there is no such SKU."""
 
-_UNREACHABLE: Final = re.compile(
-    r"mktemp -td rfm|connection (refused|timed out|closed)|no route|resolve hostname", re.I
-)
 _WAITED: Final = re.compile(r"maximum pending time|job cancelled because it was blocked", re.IGNORECASE)
 
 
@@ -42,6 +39,10 @@ class Found:
     overdue: bool = False  # the connection was ended from our side
     reports: tuple[Report, ...] = ()  # those of this job
     refused: tuple[str, ...] = ()
+
+
+_SPAWNED: Final = re.compile(r"^spawned process error: .*--- stderr --- *(.+?) *--- stderr ---$")
+"""What ReFrame makes of a command that failed; what the command said stands in it."""
 
 
 def gather(folder: Path, nonce: str, *, slurm: bool, by_ssh: bool, failure: str, into: Path) -> Found:
@@ -61,7 +62,7 @@ def gather(folder: Path, nonce: str, *, slurm: bool, by_ssh: bool, failure: str,
         nonce=nonce,
         outcome=read_outcome(place / OUTCOME),
         said=_said(folder) if slurm else {},
-        failure=failure,
+        failure=_SPAWNED.sub(r"\1", failure),
         by_ssh=by_ssh,
         overdue=(folder / "overdue").exists(),
         reports=tuple(taken),
@@ -138,7 +139,7 @@ def _never_began(found: Found) -> tuple[Cause, str]:
         return Cause.ABSENT, words
     if _WAITED.search(found.failure):
         return Cause.NOT_STARTED, words
-    if found.by_ssh and (_UNREACHABLE.search(found.failure) or not found.overdue):
+    if found.by_ssh and not found.overdue:
         return Cause.UNREACHABLE, words or "the host did not answer"
     return _by_state(found, words or "the job left no word")
 

@@ -18,6 +18,12 @@ REPORTS: Final = "report"
 PREFLIGHT_SECONDS: Final = 600
 """Importing torch and waking a GPU takes a minute on a cold file system."""
 
+KILL_AFTER_SECONDS: Final = 30
+"""From SIGTERM to SIGKILL: pytest writes the end of its report meanwhile."""
+
+DIE_WITHIN_SECONDS: Final = 10
+"""What a process may take to die of SIGKILL, before it counts as one that survives it."""
+
 MARGIN_SECONDS: Final = 300
 """What a job takes beside lock, preflight and pytest, before the scheduler or ReFrame ends it."""
 
@@ -48,6 +54,8 @@ def _variables(fleet: Fleet, place: Partition | Host | Local, nonce: str) -> Ite
     yield f"locked={int(bool(devices))}"
     yield f"lock_seconds={fleet.seconds.lock}"
     yield f"preflight_seconds={PREFLIGHT_SECONDS}"
+    yield f"kill_after={KILL_AFTER_SECONDS}"
+    yield f"die_within={DIE_WITHIN_SECONDS}"
     yield f"job_seconds={fleet.seconds.job}"
     yield _array("devices", map(str, devices))
     yield _array("container", shlex.split(place.container or ""))

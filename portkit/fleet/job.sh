@@ -10,8 +10,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 # shellcheck source=/dev/null
 . ./job.env
 
-kill_after=30 # s from SIGTERM to SIGKILL
-die_within=10 # s that a process may take to die of SIGKILL
 child='' left=() session='' ancestors=' ' units=()
 
 say() { printf '%s %s\n' "$1" "${2//$'\n'/ }" >>outcome; }

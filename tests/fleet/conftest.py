@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from fleet_files import Project
+from fleet_files import Project, played_python
 from slurm_cluster import Cluster, missing
 from ssh_daemon import Daemon, no_daemon
 
 PROJECT = Path(__file__).parent / "project"
-NODES = {"n1": "h200", "n2": "mi300x", "n3": "b200"}
+NODES = {"n1": "h200", "n2": "mi300x", "n3": "mi300x", "n4": "b200"}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Three nodes, each a SKU."""
+    """Four nodes of three SKUs."""
     if why := missing():
         pytest.skip(why)
     slurm = Cluster(tmp_path_factory.mktemp("slurm"), NODES)
@@ -48,3 +48,9 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PORTKIT_FLEET_STATE", str(tmp_path / "state"))
     return Project(folder, sys.executable, {"PYTHONPATH": os.environ.get("PYTHONPATH", "")})
+
+
+@pytest.fixture
+def played(project, tmp_path):
+    """The same, where every host's interpreter is played."""
+    return Project(project.folder, played_python(tmp_path), {})

@@ -63,3 +63,13 @@ def ended(process: subprocess.Popen[str], seconds: float = 120) -> Ended:
     """Wait for a command."""
     out, err = process.communicate(timeout=seconds)
     return Ended(process.returncode, out, err)
+
+
+def played_python(folder: Path) -> str:
+    """An interpreter that plays a host: it takes the words of a job and runs nothing of them."""
+    here = Path(__file__).parent
+    path = folder / "played-python"
+    roots = f"{here.parents[1]}:{here.parent / 'pure'}"
+    path.write_text(f'#!/bin/sh\nPYTHONPATH={roots} exec {sys.executable} {here / "played_host.py"} "$@"\n')
+    path.chmod(0o755)
+    return str(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -91,10 +92,18 @@ class Cluster:
         self._run(node, "slurmd", "-D", "-c", "-N", node)
 
     def kill_node(self, node: str) -> None:
-        """What a loss of power leaves: neither the daemon nor any process of its jobs."""
-        self._daemons.pop(node).kill()
-        for pid in _processes_of(node):
-            _kill(pid)
+        """What a loss of power leaves: neither the daemon nor any process of its jobs, and nobody told of it."""
+        daemon = self._daemons.pop(node)
+        lost = [daemon.pid, *_processes_of(node)]
+        for signum in (signal.SIGSTOP, signal.SIGKILL):  # all at once: a watcher that lives on would tell
+            for pid in lost:
+                _kill(pid, signum)
+        daemon.wait()
+
+    def revive(self, node: str) -> None:
+        """Start a node that was killed."""
+        self.start_node(node)
+        _until(self._all_idle, 60, self._why_not)
 
     def stop(self) -> None:
         self.ask("scancel", "--user=root", "--full", "--signal=KILL")
@@ -130,7 +139,7 @@ class Cluster:
         files = {name: str(self.folder / f"munge.{name}") for name in ("socket", "pid", "log", "seed")}
         options = [f"--{name}{'' if name == 'socket' else '-file'}={path}" for name, path in files.items()]
         self._run("munged", "munged", "--foreground", "--force", f"--key-file={key}", *options)
-        _until(lambda: (self.folder / "munge.socket").exists(), 10, lambda: "munged has no socket")
+        _until((self.folder / "munge.socket").exists, 10, lambda: "munged has no socket")
 
     def _run(self, name: str, *command: str) -> None:
         log = (self.folder / f"{name}.out").open("ab")
@@ -163,26 +172,21 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _processes_of(node: str) -> list[int]:
+def _processes_of(node: str) -> set[int]:
     """Processes of the jobs on a node, and those that watch over them."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _belongs(entry, node):
-            found.append(int(entry.name))
-    return found
+    entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    jobs = {int(entry.name) for entry in entries if f"SLURMD_NODENAME={node}" in _read(entry / "environ").split("\0")}
+    parents = {int(_read(Path("/proc", str(pid), "stat")).rpartition(") ")[2].split()[1]) for pid in jobs}
+    return jobs | {pid for pid in parents if "slurmstepd" in _read(Path("/proc", str(pid), "comm"))}
 
 
-def _belongs(process: Path, node: str) -> bool:
+def _read(path: Path) -> str:
     try:
-        environment = (process / "environ").read_bytes().split(b"\0")
-        command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+        return path.read_bytes().decode(errors="replace")
     except OSError:
-        return False
-    return f"SLURMD_NODENAME={node}".encode() in environment or (b"slurmstepd" in command and node.encode() in command)
+        return ") x 0"
 
 
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+def _kill(pid: int, signum: int = signal.SIGKILL) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signum)

@@ -30,14 +30,17 @@ def scaled_sum(x, z, *, block=256):
     return y
 
 
+def work(shape, dtype):
+    size = shape[0] * DTYPE_BYTES[dtype]
+    return Work(fused_bytes=3 * size, unfused_bytes=5 * size, flops=2 * shape[0])
+
+
 case = KernelCase(
     name="scaled_sum",
     fused=scaled_sum,
     reference=lambda x, z: 2.0 * x + z,
     inputs=lambda make, shape, dtype: {"x": make.uniform(shape, dtype), "z": make.uniform(shape, dtype)},
-    work=lambda shape, dtype: Work(
-        fused_bytes=3 * shape[0] * DTYPE_BYTES[dtype], unfused_bytes=5 * shape[0] * DTYPE_BYTES[dtype], flops=2 * shape[0]
-    ),
+    work=work,
     shapes=((65536,), (1048576,), (4194304,)),
     small_shapes=((1024,),),
     dtypes=("float32", "float16"),
