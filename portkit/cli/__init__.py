@@ -25,6 +25,7 @@ COMMANDS = {
     "emulate": "Hold the instruction emulator against results that a GPU recorded.",
     "explain": "What a finding means: why, what it costs, what to change.",
     "findings": "What differs between targets, why, what it costs and what to change.",
+    "fleet": "The matrix on many hosts, merged.",
     "gate": "Fail where a kernel became slower or worse than in a baseline.",
     "history": "Nights kept as Parquet, in a folder or an object store.",
     "init": "A matrix and one case to start from.",

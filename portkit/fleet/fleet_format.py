@@ -19,7 +19,7 @@ FORMAT_VERSION = 1
 REACHED_BY: Final = ("partition", "host", "local", "ci")
 """Keys that say how a place is reached: by Slurm, by ssh, not at all since it is this host, by a CI system alone."""
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
+_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,62}"  # what ReFrame takes for a partition
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _MOST_SECONDS = 30 * 86_400
 
@@ -35,7 +35,9 @@ def _version(number: int) -> int:
 
 def _place_name(name: str) -> str:
     if not re.fullmatch(_NAME, name):
-        raise mistake(f"{name[:40]!r} is no name of a place", "use letters, digits, _, . and -, such as h200-node7")
+        raise mistake(
+            f"{name[:40]!r} is no name of a place", "use letters, digits, _ and -, a letter first, such as h200-node7"
+        )
     return name
 
 
@@ -49,6 +51,12 @@ def _destination(name: str) -> str:
 def _partition(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.,-]*", name):
         raise mistake(f"{name[:40]!r} is no partition of Slurm", "write a name that `sinfo` shows")
+    return name
+
+
+def _node(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+        raise mistake(f"{name[:40]!r} is no node of Slurm", "write one name that `sinfo -N` shows")
     return name
 
 
@@ -105,7 +113,9 @@ class PlaceFormat(_Section):
     host: Given[Annotated[str, AfterValidator(_destination)]] = None
     local: Given[bool] = None
     count: Annotated[int, Field(ge=0, le=1024)] = Field(default=1, description="GPUs of a job; 0: builds alone")
-    nodes: Given[Annotated[int, Field(ge=1, le=1000)]] = Field(default=None, description="jobs, each on its own node")
+    nodes: Given[Choice[Annotated[str, AfterValidator(_node)]]] = Field(
+        default=None, description="names of nodes, a job on each; without them one job on any node"
+    )
     resource: Given[Annotated[str, AfterValidator(_resource)]] = Field(
         default=None, description="Slurm: generic resource"
     )
@@ -157,8 +167,8 @@ class FleetFormat(_Section):
         default=FORMAT_VERSION, json_schema_extra={"const": FORMAT_VERSION}
     )
     matrix: Annotated[Text, AfterValidator(_relative)] = "matrix.yaml"
-    files: Choice[Annotated[Text, AfterValidator(_relative)]] = Field(
-        default=["kernels"], description="what every host gets beside the matrix"
+    files: Rules[Annotated[Text, AfterValidator(_relative)]] = Field(
+        default=[], description="what every host gets beside the matrix and the folders of its kernels"
     )
     tier: Given[TierName] = None
     options: Rules[Text] = Field(default=[], description="more options of pytest --benchmark")

@@ -14,8 +14,9 @@ from portkit.document import Document, Kind, read_document
 from portkit.errors import FleetError, nearest
 from portkit.fleet.ci_format import WorkflowFormat
 from portkit.fleet.fleet_format import CiFormat, FleetFormat, PlaceFormat
+from portkit.plan.matrix import read_matrix
 from portkit.plan.mistakes import first_mistake
-from portkit.targets.catalog import Catalog, load_catalog
+from portkit.targets.catalog import load_catalog
 
 _FILE: Final = Kind("fleet file", FleetError, "`places:`")
 
@@ -69,7 +70,7 @@ class Partition(Place):
 
     partition: str
     resource: str | None  # generic resource without its count, such as gpu:h200
-    nodes: int  # jobs, each on a node of its own
+    nodes: tuple[str, ...]  # a job on each of them; none: one job on any
     scheduler: str  # ReFrame's backend: slurm, which asks sacct, or squeue
 
 
@@ -93,19 +94,15 @@ class Fleet:
     """A whole fleet file."""
 
     path: Path
+    folder: Path  # what ``matrix`` and ``files`` are relative to
     matrix: str  # relative to the file's folder, as are the files
-    files: tuple[str, ...]  # what every host gets beside the matrix
+    files: tuple[str, ...]  # what every host gets beside the matrix and its kernels' folders
     tier: str | None
     options: tuple[str, ...]  # more options of pytest --benchmark
     retries: int  # new attempts after a lost node
     seconds: Seconds
     places: tuple[Place, ...] = field(default=())
     ci: WorkflowFormat = field(default_factory=WorkflowFormat)  # workflows that ``portkit ci`` writes
-
-    @property
-    def folder(self) -> Path:
-        """What ``matrix`` and ``files`` are relative to."""
-        return self.path.resolve().parent
 
     @property
     def reachable(self) -> tuple[Partition | Host | Local, ...]:
@@ -118,24 +115,27 @@ class Fleet:
         return tuple(dict.fromkeys(place.target for place in self.places))
 
 
-def read_fleet(path: Path, target_files: Sequence[Path] = ()) -> Fleet:
+def read_fleet(path: Path, folder: Path | None = None) -> Fleet:
     """Read and check a fleet file.
 
     Args:
         path: of the file.
-        target_files: the user's own catalogue files, for SKUs that the built-in ones lack.
+        folder: what its files are relative to; the file's own by default.
 
     Raises:
         FleetError: the first mistake of the file, with its line, key and remedy.
-        CatalogError: a target file is wrong.
+        MatrixError: a target is none of the built-in ones, and the matrix that may add it is wrong.
+        CatalogError: a targets file of that matrix is wrong.
     """
     document = read_document(path, _FILE)
     fleet_file = _validated(document)
-    _check_targets(fleet_file, document, load_catalog(target_files))
+    folder = (folder or path.parent).resolve()
+    _check_targets(fleet_file, document, folder / fleet_file.matrix)
     names = _names(fleet_file.places, document)
     limits = Seconds(**dict(fleet_file.seconds))
     return Fleet(
         path=path,
+        folder=folder,
         matrix=fleet_file.matrix,
         files=tuple(fleet_file.files),
         tier=fleet_file.tier,
@@ -166,7 +166,10 @@ def _keys_beside(location: Sequence[str | int]) -> Iterable[str]:
     return FleetFormat.model_fields if len(location) == 1 else ("cell", "job", "pending", "lock")
 
 
-def _check_targets(fleet_file: FleetFormat, document: Document, catalog: Catalog) -> None:
+def _check_targets(fleet_file: FleetFormat, document: Document, matrix: Path) -> None:
+    catalog = load_catalog()
+    if any(entry.target not in catalog for entry in fleet_file.places) and matrix.is_file():
+        catalog = load_catalog([Path(name) for name in read_matrix(matrix).target_files])
     for index, entry in enumerate(fleet_file.places):
         if entry.target not in catalog:
             raise FleetError(
@@ -197,7 +200,7 @@ def _names(entries: Sequence[PlaceFormat], document: Document) -> list[str]:
 
 def _given_name(entry: PlaceFormat) -> str:
     where = entry.partition or entry.host or ("local" if entry.local else "ci")
-    return f"{entry.target}-{re.sub(r'[^A-Za-z0-9_.-]+', '-', where)}"
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", f"{entry.target}-{where}")[:63]
 
 
 def _place(entry: PlaceFormat, name: str, where: str) -> Place:
@@ -221,7 +224,7 @@ def _place(entry: PlaceFormat, name: str, where: str) -> Place:
             **common,
             partition=entry.partition,
             resource=resource,
-            nodes=entry.nodes or 1,
+            nodes=tuple(entry.nodes or ()),
             scheduler=entry.scheduler or "squeue",
         )
     if entry.host:
