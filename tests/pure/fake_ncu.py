@@ -90,7 +90,7 @@ def main():
             f"NVIDIA (R) Nsight Compute Command Line Profiler\nVersion {wrong.get('version', '2025.3.1.0')} (build 1)"
         )
         return 0
-    folder, log = Path(sys.argv[-1]), given("--log-file")
+    folder, log = Path(sys.argv[-2]), given("--log-file")
     program = subprocess.Popen(["sleep", "600"])
 
     def step(kind, task=-1, function="", text=""):
@@ -115,6 +115,10 @@ def main():
 def play(folder, wrong, step, program):
     """The program's part: exit code, and the kernels that ncu saw."""
     kernels = []
+    while not (folder / "orders.json").exists():
+        if not Path("/proc", sys.argv[-1]).exists():  # who would give them
+            return 1, kernels
+        time.sleep(0.02)
     for task in json.loads((folder / "orders.json").read_bytes())["tasks"]:
         number, what = task["number"], wrong.get(str(task["number"]))
         step("begun", number)

@@ -1,7 +1,6 @@
 """Counting under rocprofv3, one pass a counter: what each pass may cost, and what the figures then are."""
 
 import json
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +56,7 @@ def tasks(count, functions=("fused", "eager"), **given):
 
 
 def counted(profiler, given, **limits):
-    place = Place(MI300X, 0, replace(Limits(1), **limits), os.getpid())
+    place = Place(MI300X, 0, replace(Limits(1), **limits))
     tasks_given = tasks(given) if isinstance(given, int) else given
     return {task.number: figures for task, figures in count_tasks(tasks_given, profiler, place)}
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from portkit.run.counters import Kernel, Profiler, Table
-from portkit.run.counters.child import Progress, Ran, run_profiler
+from portkit.run.counters.child import Begun, Progress, Ran, run_profiler
 from portkit.run.counters.orders import Orders
 from portkit.run.jobs import Limits
 
@@ -23,6 +23,7 @@ def run_passes(
     limits: Limits,
     stop: Callable[[], bool] = lambda: False,
     told: Callable[[Progress], None] = lambda progress: None,
+    begun: Begun | None = None,
 ) -> Ran:
     """Run all passes over tasks; parameters as of :func:`~portkit.run.counters.child.run_profiler`.
 
@@ -32,7 +33,7 @@ def run_passes(
     runs: list[Ran] = []
     for number in range(profiler.passes):
         is_last = number + 1 == profiler.passes
-        ran = run_profiler(profiler, orders, limits, stop, told if is_last else lambda progress: None, number)
+        ran = run_profiler(profiler, orders, limits, stop, told if is_last else lambda progress: None, number, begun)
         if profiler.passes == 1:
             return ran
         if not (ran.good or _unusable(ran)) or (stop() and not is_last):
