@@ -101,6 +101,7 @@ class Toggled:
     flops: int | None  # of products, convolutions and attention in one eager call
     rounds: int
     settled: bool
+    loading_s: float | None = None  # of the compiler itself, before any mode; None where no mode was asked for
     roofs: Roofs | None = None
     nulls: Mapping[str, str] = field(default_factory=dict)
 
