@@ -29,6 +29,8 @@ VALUES = {
     "dram__bytes_write.sum": ("byte", "1,024"),
     "sm__warps_active.avg.pct_of_peak_sustained_active": ("%", "75.50"),
     "sm__warps_active.avg.pct_of_peak_sustained_elapsed": ("%", "60.25"),
+    "sm__cycles_elapsed.max": ("cycle", "4,000"),
+    "sm__cycles_active.max": ("cycle", "1,000"),
     "profiler__replayer_passes": ("pass", "1"),
     "launch__waves_per_multiprocessor": ("", "0.50"),
 }

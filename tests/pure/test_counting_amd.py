@@ -81,7 +81,8 @@ def test_all_passes_make_one_answer(fake):
 
 def test_what_rocprofv3_has_nothing_for_is_null_with_its_reason(fake):
     fused, nulls = fused_of(fake())
-    for figure in ("occupancy_achieved_pct", "local_bytes", "occupancy_theoretical_pct", "occupancy_limiter"):
+    never = ("occupancy_achieved_pct", "local_bytes", "occupancy_theoretical_pct", "occupancy_limiter", "idle_ms")
+    for figure in never:
         assert getattr(fused, figure) is None
         assert nulls[figure]
 

@@ -170,7 +170,7 @@ class Begun:
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
-                env=_environment(os.environ) | {MARK: self._mark},
+                env=profiled_environment(os.environ) | {MARK: self._mark},
                 start_new_session=True,  # Ctrl-C is for us
             )
 
@@ -250,6 +250,6 @@ class Begun:
         return "no end" if code is None else describe_exit(code)
 
 
-def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+def profiled_environment(ours: Mapping[str, str]) -> dict[str, str]:
     """Ours, without Triton's interpreter, and with numbers as the reader of the table takes them."""
     return {name: value for name, value in ours.items() if name != "TRITON_INTERPRET"} | {"LC_ALL": "C.UTF-8"}

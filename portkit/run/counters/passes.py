@@ -61,10 +61,10 @@ def joined(runs: Sequence[Ran], profiler: Profiler) -> Ran:
         counted=set.intersection(*(ran.progress.counted for ran in counted)),
         failed={key: why for ran in counted for key, why in ran.progress.failed.items()},
     )
-    return replace(counted[-1], progress=progress, table=_joined_tables([ran.table for ran in counted], lacking))
+    return replace(counted[-1], progress=progress, table=joined_tables([ran.table for ran in counted], lacking))
 
 
-def _joined_tables(tables: Sequence[Table | None], lacking: Mapping[str, str]) -> Table | None:
+def joined_tables(tables: Sequence[Table | None], lacking: Mapping[str, str]) -> Table | None:
     """One table with the kernels of the first and the metrics of all; None where one is missing."""
     known = [table for table in tables if table is not None]
     if len(known) < len(tables):

@@ -82,7 +82,7 @@ def _wait_for_orders(path: Path) -> Orders:
 def work_through(orders: Orders, say: Say) -> bool:
     """Count tasks in order, up to one that leaves the device unusable; False then."""
     load = functools.cache(load_case)
-    _begin_profiling(_ranges_for(orders.target))
+    begin_profiling(ranges_for(orders.target))
     for task in orders.tasks:
         say(Step(Kind.BEGUN, task.number))
         stages.listen(_stage_teller(task, say))
@@ -109,18 +109,18 @@ def _count(task: Task, load: Callable[[CaseSource], KernelCase], target: Target,
         stages.enter(Stage.RUN)
         try:
             calls = _calls(case, cell, function, upstream)
-            _call_in_ranges(_in_turn(calls, inputs), task.ranges_of(function), flush, _ranges_for(target))
+            _call_in_ranges(_in_turn(calls, inputs), task.ranges_of(function), flush, ranges_for(target))
         except Exception as error:
             say(Step(Kind.FAILED, task.number, function, _cause(error)))
         else:
             say(Step(Kind.COUNTED, task.number, function))
 
 
-def _ranges_for(target: Target) -> ModuleType:
+def ranges_for(target: Target) -> ModuleType:
     return _RANGES[target.architecture.platform]
 
 
-def _begin_profiling(ranges: ModuleType) -> None:
+def begin_profiling(ranges: ModuleType) -> None:
     """Have the first kernel of the process counted, and not used: what the profiler sets up then is in its bytes."""
     with ranges.discarded():
         torch.zeros(1, device="cuda")
