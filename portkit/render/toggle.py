@@ -62,8 +62,21 @@ def _columns(found: Toggled) -> Sequence[Column[Way]]:
         *kernel,
         Column(("", "", called), lambda way, notes: _noted(way, "launches", way.launches, notes), right=True),
         Column(("", "", "MB moved"), lambda way, notes: _noted(way, "moved_bytes", _mb(way), notes), right=True),
+        *_counted(found),
         Column(("", "", "result"), _result),
     )
+
+
+def _counted(found: Toggled) -> Sequence[Column[Way]]:
+    """The column of hardware counters, where they were asked for."""
+    if not any(way.dram_bytes is not None or "dram_bytes" in way.nulls for way in found.ways):
+        return ()
+    return (Column[Way](("", "MB", "counted"), _dram_mb, right=True),)
+
+
+def _dram_mb(way: Way, notes: Notes) -> str:
+    megabytes = None if way.dram_bytes is None else f"{way.dram_bytes / 1e6:.1f}"
+    return _noted(way, "dram_bytes", megabytes, notes)
 
 
 def _kernel_ms(way: Way, notes: Notes) -> str:

@@ -117,6 +117,7 @@ def _count(task: Task, load: Callable[[CaseSource], KernelCase], target: Target,
 
 
 def ranges_for(target: Target) -> ModuleType:
+    """How the profiler of a target's vendor is told which kernels are whose."""
     return _RANGES[target.architecture.platform]
 
 

@@ -19,6 +19,7 @@ from portkit.run.timing.statistics import of_rounds
 from portkit.run.timing.wall import Sample, sample_of, wall_rounds
 from portkit.run.toggle import inductor
 from portkit.run.toggle.agreement import Judge
+from portkit.run.toggle.counters import CountedWay
 from portkit.run.toggle.counting import Counts, count
 from portkit.run.toggle.device import chosen, finish_on, name_of
 from portkit.run.toggle.remote import Remote
@@ -96,6 +97,8 @@ class Experiment:
         made += [self._variant(remote, number, folder, weights, judge) for number, remote in enumerate(remotes)]
         self.stage("timing all ways, interleaved")
         ways, rounds = self._timed(made)
+        if self.request.counters:
+            ways = self._with_counters(ways)
         return self._found(ways, rounds, counts, breaks, _dtype(model, eager))
 
     # ----------------------------------------------------------------------
@@ -231,6 +234,14 @@ class Experiment:
                     each.way, each.call.trace() if isinstance(each.call, Remote) else found[each.way.name]
                 )
 
+    def _with_counters(self, ways: Sequence[Way]) -> tuple[Way, ...]:
+        if not self._on_gpu:
+            return tuple(_without(way, "a CPU has no counters of this kind", "dram_bytes") for way in ways)
+        from portkit.run.toggle.gpu import count_here  # noqa: PLC0415 - needs Triton, which a CPU may lack
+
+        found = count_here(self.request, self.stage)
+        return tuple(_with_counted(way, found.get(way.name)) for way in ways)
+
     def _roofs(self, dtype: str) -> Roofs | None:
         if not self._on_gpu:
             self.nulls["roofs"] = "no ceilings are measured on a CPU"
@@ -288,6 +299,12 @@ def _traced_here(calls: Mapping[str, Callable[[], object]]) -> Mapping[str, Trac
     except Exception as error:  # a TraceError, or the driver's own
         return dict.fromkeys(calls, Traced(None, None, told(error)))
     return {name: Traced(each.kernel_ms, each.launches) for name, each in found.items()}
+
+
+def _with_counted(way: Way, counted: CountedWay | None) -> Way:
+    if counted is None or way.failed is not None:
+        return way
+    return _without(way, counted.why, "dram_bytes") if counted.why else replace(way, dram_bytes=counted.dram_bytes)
 
 
 def _with_kernels(way: Way, traced: Traced) -> Way:
