@@ -294,3 +294,15 @@ def test_interrupted_with_what_was_counted_kept_and_resumed_with_the_rest(start,
     assert len(report.counters) == 3
     assert counted in report.counters
     assert watch.told[-1] == (2, 2)
+
+
+def test_counters_that_were_off_are_taken_when_the_run_is_resumed(start):
+    run = start(counters=Choice.OFF)
+    run.take_counters()
+    assert finish(run).counters == {}
+    run = start(resume=run.journal.path, watch=(watch := Watching()))
+    assert not run.whole
+    run.take_counters()
+    assert run.whole
+    assert len(finish(run).counters) == 3
+    assert watch.told[-1] == (3, 3)
