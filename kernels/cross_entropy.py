@@ -279,7 +279,7 @@ def torch_cross_entropy(logits: torch.Tensor, target: torch.Tensor, label_smooth
         leaf = logits.detach().requires_grad_()
         loss = functional.cross_entropy(leaf, target, ignore_index=IGNORE, label_smoothing=label_smoothing)
         (gradient,) = torch.autograd.grad(loss, leaf)
-    return loss.detach().to(torch.promote_types(logits.dtype, torch.float32)), gradient
+    return loss.detach(), gradient
 
 
 @LIGER.call()
@@ -291,7 +291,7 @@ def liger_cross_entropy(logits: torch.Tensor, target: torch.Tensor, label_smooth
     loss, *_, gradient = cross_entropy_forward(
         leaf, target, None, IGNORE, 0.0, label_smoothing, "mean", None, False, False, False
     )
-    return loss.to(torch.promote_types(logits.dtype, torch.float32)), gradient.detach()
+    return loss, gradient.detach()
 
 
 case = KernelCase(

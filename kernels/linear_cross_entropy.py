@@ -130,7 +130,7 @@ def linear_cross_entropy(
         ValueError: a shape, device or stride that is not served.
     """
     N, H = check_matrix("hidden", hidden).shape
-    V = check_matrix("weight", weight, hidden).shape[0]
+    V = check_matrix("weight", weight, hidden, "hidden").shape[0]
     check_shape("weight", weight, (V, H))
     check_shape("target", check_tensor("target", target, INDICES), (N,))
     check_contiguous("target", target)

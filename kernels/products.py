@@ -329,19 +329,20 @@ def check_operands(
         check_shape("residual", check_matrix("residual", residual, x), (M, N))
 
 
-def check_matrix(name: str, value: object, like: torch.Tensor | None = None) -> torch.Tensor:
+def check_matrix(name: str, value: object, like: torch.Tensor | None = None, like_name: str = "x") -> torch.Tensor:
     """The tensor itself: two axes, rows contiguous and not so far apart that a tile's offsets pass 32 bits.
 
     Args:
         name: of the argument.
         value: what was given for it.
-        like: the operand ``x``, whose dtype and device it must have.
+        like: the operand whose dtype and device it must have.
+        like_name: of that operand.
     """
     tensor = check_tensor(name, value, FLOATS if like is None else (like.dtype,))
     check_axes(name, tensor, 2, 2)
     check_unit_stride(name, tensor)
     if like is not None:
-        check_beside(name, tensor, "x", like)
+        check_beside(name, tensor, like_name, like)
     if tensor.numel():
         check_most(f"row stride of {name}", tensor.stride(0), MAX_STRIDE, "the most that a tile's offsets take")
     return tensor

@@ -932,6 +932,7 @@ class Counted:
     shared_bytes_per_block: int | None
     waves_per_unit: float | None  # blocks of the grid ÷ blocks resident on the whole device
     calls: int = 1  # that were counted; all figures are of the one of median duration
+    idle_ms: float | None = None  # of the duration, in which no unit had work: the profiler's own, mostly
 
 
 @dataclass(frozen=True, slots=True)

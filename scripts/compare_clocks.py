@@ -7,8 +7,9 @@ Both are the sum over the kernels of one call: the trace's is the median of the 
 profiler's that of its counters, taken under the same flush. They must agree within 2 %, or
 within 1.5 µs a kernel, whichever is more: the profiler's clock starts earlier and ends later
 than each kernel (by about 1 µs on an H200), and a call of seven kernels has that seven times.
-How many would agree if a call were allowed 1.5 µs in all is told last. The last column but one
-is the difference a kernel.
+How much of its time that is, its counters say: ``idle`` is the time in which no multiprocessor
+had work, the trace has a part of it. So how many agree is also told for a call that is allowed
+1.5 µs in all, and for such a call without that time.
 Numbers of kernels stand side by side; the trace counts copies and fills too, the profiler does
 not, so the profiler's must not be the larger. The exit code is 1 where they do not agree, and 2
 where nothing can be compared.
@@ -31,6 +32,8 @@ SHARE = 0.02
 LEAST_US = 1.5
 """Difference that is allowed: this share of the profiler's time, but at least this many µs a kernel."""
 
+_FORMATS = ("", "", "", ".2f", ".2f", ".2f", "+.2f", "+.1f", "+.2f", "")
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -42,6 +45,7 @@ class Pair:
     profiler_us: float
     kernels: int | None  # by the trace
     counted: int  # by the profiler
+    idle_us: float | None  # of its time, without work on any multiprocessor; None: an older report
 
     @property
     def allowed_us(self) -> float:
@@ -58,9 +62,14 @@ class Pair:
         """The same, had the call one kernel."""
         return self._within(max(SHARE * self.profiler_us, LEAST_US))
 
-    def _within(self, allowed_us: float) -> bool:
+    @property
+    def agrees_at_work(self) -> bool:
+        """The same, of the time in which the device had work by the profiler."""
+        return self.idle_us is not None and self._within(max(SHARE * self.profiler_us, LEAST_US), self.idle_us)
+
+    def _within(self, allowed_us: float, idle_us: float = 0.0) -> bool:
         traced = self.kernels is None or self.counted <= self.kernels
-        return traced and abs(self.trace_us - self.profiler_us) <= allowed_us
+        return traced and abs(self.trace_us - (self.profiler_us - idle_us)) <= allowed_us
 
 
 def pairs(report: Report) -> Iterator[Pair]:
@@ -77,7 +86,8 @@ def _of_cell(record: Record, counters: Counters) -> Iterator[Pair]:
         counted = counters.functions.get(name)
         if timed.trace and counted and counted.duration_ms is not None:
             times = 1e3 * timed.trace.median_ms, 1e3 * counted.duration_ms
-            yield Pair(label, name, *times, timed.kernels, counted.kernels)
+            idle_us = None if counted.idle_ms is None else 1e3 * counted.idle_ms
+            yield Pair(label, name, *times, timed.kernels, counted.kernels, idle_us)
 
 
 def _functions(record: Record) -> dict[str, Timed]:
@@ -94,6 +104,7 @@ def _row(pair: Pair) -> tuple[object, ...]:
         f"{kernels}/{pair.counted}",
         pair.trace_us,
         pair.profiler_us,
+        pair.idle_us,
         difference,
         100 * difference / pair.profiler_us,
         difference / pair.counted,
@@ -118,15 +129,19 @@ def main() -> int:
         "kernels",
         "trace, µs",
         "profiler, µs",
+        "idle, µs",
         "difference, µs",
         "%",
         "a kernel, µs",
         "agrees",
     ]
-    print(tabulate(map(_row, found), headers, floatfmt=("", "", "", ".2f", ".2f", "+.2f", "+.1f", "+.2f", "")))
+    print(tabulate(map(_row, found), headers, floatfmt=_FORMATS, missingval="?"))
     agreeing = sum(pair.agrees for pair in found)
     print(f"{agreeing} of {len(found)} within {SHARE:.0%} or {LEAST_US} µs a kernel")
     print(f"{sum(pair.agrees_as_one for pair in found)} of {len(found)} within {SHARE:.0%} or {LEAST_US} µs a call")
+    if at_work := [pair for pair in found if pair.idle_us is not None]:
+        many = sum(pair.agrees_at_work for pair in at_work)
+        print(f"{many} of {len(at_work)} within {SHARE:.0%} or {LEAST_US} µs a call, without idle")
     return 0 if agreeing == len(found) else 1
 
 

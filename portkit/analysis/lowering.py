@@ -241,6 +241,15 @@ def lines(text: str, name: str, *, raw: bool = False) -> tuple[Line, ...]:
     return tuple(Line(line, form.key(told)) for line, told in _with_constants(shown))
 
 
+def without_debug(line: str, name: str) -> str:
+    r"""A line of a stage without locations, comments and debug information; empty where it says nothing else.
+
+    >>> without_debug("  %2 = arith.addf %0, %1 : f32 loc(#loc4)", "ttir"), without_debug("\t.loc\t1 23 4", "ptx")
+    ('  %2 = arith.addf %0, %1 : f32', '')
+    """
+    return _FORMS[name].shown(line) if name in _FORMS else line.rstrip()
+
+
 _CONSTANT: Final = re.compile(r"\s*(%[\w.]+) = arith\.constant (.+)")
 _VALUE: Final = re.compile(r"%[A-Za-z][\w.]*")
 

@@ -168,11 +168,6 @@ class Comparison:
     missing: tuple[str, ...] = ()  # those of them that have none
 
     @property
-    def backward(self) -> bool:
-        """Whether any row is of a backward pass."""
-        return any(row.direction is Direction.BACKWARD for row in self.rows)
-
-    @property
     def older_source(self) -> bool:
         """Whether any row stands beside one of a newer source."""
         return any(row.older_source for row in self.rows)

@@ -51,10 +51,11 @@ def spent(way: Way, found: Toggled) -> Spent:
 def _by_roofline(way: Way, found: Toggled, kernel_ms: float, idle: float) -> Spent:
     if found.roofs is None:
         return Spent(None, idle, None, found.nulls.get("roofs", "no ceilings were measured"))
-    if way.moved_bytes is None or found.flops is None:
+    moved = way.dram_bytes if way.moved_bytes is None else way.moved_bytes
+    if moved is None or found.flops is None:
         return Spent(None, idle, None, way.nulls.get("moved_bytes") or found.nulls.get("counts", "bytes are unknown"))
     least = {
-        MEMORY: way.moved_bytes / found.roofs.memory_gbs / 1e6,
+        MEMORY: moved / found.roofs.memory_gbs / 1e6,
         COMPUTE: found.flops / found.roofs.tflops / 1e9,
     }
     bound = max(least, key=lambda each: least[each])

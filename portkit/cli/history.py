@@ -8,10 +8,9 @@ import click
 import polars as pl
 from tabulate import tabulate
 
+from portkit.cli.options import paths_argument
 from portkit.store import history
 from portkit.store.merge import merge
-
-PATH = click.Path(path_type=Path)
 
 place_option = click.option(
     "--history",
@@ -31,7 +30,7 @@ def command() -> None:
 
 
 @command.command("add")
-@click.argument("paths", nargs=-1, type=PATH)
+@paths_argument
 @place_option
 def add(paths: tuple[Path, ...], place: str) -> None:
     """Add every run of some reports.
@@ -39,7 +38,7 @@ def add(paths: tuple[Path, ...], place: str) -> None:
     PATHS are reports, archives of reports, or folders of them; reports/local by default. A run that is there
     already stays as it is, unless it has more rows by now.
     """
-    for line in history.told(history.add(place, merge(paths or (Path("reports/local"),)))):
+    for line in history.told(history.add(place, merge(paths))):
         click.echo(line)
 
 

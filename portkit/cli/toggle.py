@@ -23,6 +23,7 @@ MODES = "default,reduce-overhead,max-autotune"
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="[default: a GPU where there is one]")
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="Of timing at most, all ways together.")
 @click.option("--limit", type=float, default=1800.0, show_default=True, help="Seconds after which all is ended.")
+@click.option("--counters", is_flag=True, help="Count bytes of the device's memory, too, under the vendor's profiler.")
 @click.option("--json", "as_json", is_flag=True, help="What was found as data.")
 def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     model: str,
@@ -32,6 +33,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     device: str | None,
     seconds: float,
     limit: float,
+    counters: bool,
     as_json: bool,
 ) -> int:
     """Eager against torch.compile, on your own model.
@@ -50,7 +52,8 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     names = [each.name for each in others]
     if len(set(names)) < len(names):
         raise click.UsageError("two variants have the same name")
-    request = ToggleRequest(read_subject(model), others, inputs, read_modes(modes), device, seconds)
+    chosen = read_modes(modes)
+    request = ToggleRequest(read_subject(model), others, inputs, chosen, device, seconds, counters=counters)
     return _run(request, limit, as_json)
 
 

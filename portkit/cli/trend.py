@@ -10,6 +10,7 @@ import click
 from portkit.analysis.trend import FIGURES, Choice, Line, lines
 from portkit.cli.history import place_option
 from portkit.cli.names import names
+from portkit.cli.options import PATH, targets_option
 from portkit.cli.outputs import terminal_width, write
 from portkit.errors import ReportError
 from portkit.model import Evidence
@@ -20,7 +21,7 @@ from portkit.store.history import reading, scan
 @click.command("trend")
 @click.argument("kernels", metavar="KERNELS")
 @click.argument("words", nargs=-1, metavar="[WORDS]...")
-@click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
+@targets_option
 @click.option("--figure", type=click.Choice(list(FIGURES)), help="What to show.  [default: a time, else registers]")
 @click.option(
     "--evidence",
@@ -29,7 +30,7 @@ from portkit.store.history import reading, scan
 )
 @click.option("--last", type=click.IntRange(1), default=30, show_default=True, help="Newest nights of each line.")
 @click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Plot to write: .svg, .png or .json (Vega-Lite).")
+@click.option("-o", "--output", type=PATH, help="Plot to write: .svg, .png or .json (Vega-Lite).")
 @place_option
 def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     kernels: str,

@@ -42,6 +42,7 @@ class ToggleRequest:
     device: str | None  # None: a GPU where torch has one, else the CPU
     seconds: float  # of timing, at most, all ways together
     seed: int = 0
+    counters: bool = False  # whether bytes are counted by the vendor's profiler, too
 
 
 def read_subject(text: str, name: str = EAGER) -> Subject:

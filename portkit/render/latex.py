@@ -12,7 +12,7 @@ from tabulate import tabulate
 
 from portkit.analysis.rows import Comparison
 from portkit.render.columns import Notes, one_line
-from portkit.render.rows import COLUMNS, kernel_columns
+from portkit.render.rows import COLUMNS, KERNEL_COLUMNS
 from portkit.store.schema import clean
 
 _HEAD: Final = r"""% Made by portkit; needs \usepackage{booktabs,longtable} and a LaTeX of 2020 or later."""
@@ -37,7 +37,7 @@ def comparison_latex(comparison: Comparison, findings: int | None = None, width:
     """The rows as a table, and the notes that its figures have."""
     del findings, width  # they are no rows
     notes = Notes()
-    columns = [*kernel_columns(comparison), *COLUMNS]
+    columns = [*KERNEL_COLUMNS, *COLUMNS]
     body = [[latex(column.cell(row, notes)) for column in columns] for row in comparison.rows]
     align = ["right" if column.right else "left" for column in columns] if body else None
     table = tabulate(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from portkit.analysis.rows import BY_EVIDENCE, Comparison, ComparisonRow
+from portkit.analysis.rows import BY_EVIDENCE, ComparisonRow
 from portkit.render.columns import (
     NONE,
     Column,
@@ -195,7 +195,9 @@ COLUMNS: Final[tuple[Column[ComparisonRow], ...]] = (
         _figure("error_over_limit", over_limit),
         right=True,
         spare=3,
-        fields=_fields("error", "error_limit", error_over_limit_ratio="error_over_limit"),
+        fields=_fields(
+            error_relative="error", error_limit_relative="error_limit", error_over_limit_ratio="error_over_limit"
+        ),
     ),
 )
 """What is shown of a row, behind the columns that say which cell it is."""
@@ -207,11 +209,6 @@ def named_columns(names: Iterable[str]) -> list[Column[ComparisonRow]]:
     return [heads[name] for name in names]
 
 
-def kernel_columns(comparison: Comparison) -> list[Column[ComparisonRow]]:
-    """The columns that say which operation a row is of; the direction where any row is of a backward pass."""
-    return [column for column in KERNEL_COLUMNS if comparison.backward or column.name != "direction"]
-
-
 KERNEL_COLUMNS: Final[tuple[Column[ComparisonRow], ...]] = (
     Column(("", "", "kernel"), lambda row, _: row.kernel, fields=_fields("kernel")),
     Column(("", "", "direction"), lambda row, _: row.direction.value, fields=_fields("direction")),
@@ -219,6 +216,7 @@ KERNEL_COLUMNS: Final[tuple[Column[ComparisonRow], ...]] = (
     Column(("", "", "dtype"), lambda row, _: row.dtype, fields=_fields("dtype")),
     Column(("", "", "variant"), lambda row, _: row.variant, fields=_fields("variant")),
 )
+"""What says which operation a row is of."""
 
 ORIGIN: Final[Mapping[str, str]] = _fields(
     "triton", "run_id", "host_id", "device_id", "cell_key", cell_seconds="seconds"

@@ -5,7 +5,6 @@ Formats only; every figure comes from :mod:`portkit.analysis.rows`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 from portkit.analysis.rows import Comparison
 from portkit.model import Evidence, Header, Host, Platform
 from portkit.render.columns import NONE, Notes, escaped, github_table, plain_table, wrapped
+from portkit.render.data import comparison_json
 from portkit.render.delimited import comparison_csv
 from portkit.render.findings import SHOWN, findings_markdown, findings_plain
 from portkit.render.junit import comparison_junit
@@ -20,8 +20,7 @@ from portkit.render.latex import comparison_latex
 from portkit.render.measured import device_lines, measured_github, measured_plain
 from portkit.render.merged import MISSING, drift_lines, targets_table
 from portkit.render.portability import portability_lines, ratio_lines, tuning_lines
-from portkit.render.rows import COLUMNS, kernel_columns, operation
-from portkit.store.schema import plain
+from portkit.render.rows import COLUMNS, KERNEL_COLUMNS, operation
 
 EVIDENCE_MEANS: Final[Mapping[Evidence, str]] = {
     Evidence.MEASURED: "ran on that GPU",
@@ -57,7 +56,7 @@ def render(comparison: Comparison, layout: str, findings: int | None = SHOWN, wi
 def _github(comparison: Comparison, findings: int | None, width: int | None) -> str:
     del width  # a page has room
     notes = Notes()
-    columns = [*kernel_columns(comparison), *COLUMNS]
+    columns = [*KERNEL_COLUMNS, *COLUMNS]
     table = github_table(columns, comparison.rows, notes)
     measured = measured_github(comparison, notes)
     parts = [
@@ -156,15 +155,10 @@ def _without_run(name: str) -> str:
     return name.partition(" (run ")[0]
 
 
-def _json(comparison: Comparison, findings: int | None, width: int | None) -> str:
-    del findings, width  # data is whole
-    return json.dumps(plain(comparison), indent=1, allow_nan=False)
-
-
 LAYOUTS: Final[Mapping[str, Callable[[Comparison, int | None, int | None], str]]] = {
     "csv": comparison_csv,
     "github": _github,
-    "json": _json,
+    "json": comparison_json,
     "junit": comparison_junit,
     "latex": comparison_latex,
     "markdown": _github,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from portkit.analysis.toggle import Spent, spent
+from portkit.plan.baselines import EAGER
 from portkit.render.columns import NONE, Column, Notes, plain_table, wrapped
 from portkit.store.schema import plain
 from portkit.store.toggled import Fused, Toggled, Way
@@ -36,6 +37,10 @@ def _head(found: Toggled) -> Iterator[str]:
     yield f"{found.model} on {', '.join(found.inputs)}: {found.dtype}, {found.device}, torch {found.torch}"
     settled = "every median known to half a per cent" if found.settled else "medians did not settle in them"
     yield f"wall clock, warm, {found.rounds} rounds, each way once a round in an order drawn anew; {settled}"
+    if found.loading_s is not None:
+        yield f"the compiler itself took {found.loading_s:.1f} s to load, once; it is in no first call"
+    if any(way.mode is None and way.name != EAGER and way.wall for way in found.ways):
+        yield "variants run in processes of their own; a sample of any way is its second call in a row"
     if not found.on_gpu and any(way.mode == "reduce-overhead" for way in found.ways):
         yield "on a CPU: reduce-overhead, which is CUDA graphs, is the same as default there"
     yield from (found.nulls[name] for name in ("reference", "agreement", "counts") if name in found.nulls)
@@ -57,8 +62,21 @@ def _columns(found: Toggled) -> Sequence[Column[Way]]:
         *kernel,
         Column(("", "", called), lambda way, notes: _noted(way, "launches", way.launches, notes), right=True),
         Column(("", "", "MB moved"), lambda way, notes: _noted(way, "moved_bytes", _mb(way), notes), right=True),
+        *_counted(found),
         Column(("", "", "result"), _result),
     )
+
+
+def _counted(found: Toggled) -> Sequence[Column[Way]]:
+    """The column of hardware counters, where they were asked for."""
+    if not any(way.dram_bytes is not None or "dram_bytes" in way.nulls for way in found.ways):
+        return ()
+    return (Column[Way](("", "MB", "counted"), _dram_mb, right=True),)
+
+
+def _dram_mb(way: Way, notes: Notes) -> str:
+    megabytes = None if way.dram_bytes is None else f"{way.dram_bytes / 1e6:.1f}"
+    return _noted(way, "dram_bytes", megabytes, notes)
 
 
 def _kernel_ms(way: Way, notes: Notes) -> str:

@@ -40,8 +40,17 @@ from portkit.plan.baselines import baselines_of
 from portkit.plan.cases import Introspection, introspect
 from portkit.plan.expand import Emulate, Selection, default_tier, expand
 from portkit.plan.matrix import check_kernel_files, read_matrix
+from portkit.run.counters.child import Begun
 from portkit.run.counters.counting import FUNCTIONS
-from portkit.run.counters.taking import COUNTERS_OPTION, Choice, Counting, is_counted, open_profiler, take_counters
+from portkit.run.counters.taking import (
+    COUNTERS_OPTION,
+    Choice,
+    Counting,
+    begin_early,
+    is_counted,
+    open_profiler,
+    take_counters,
+)
 from portkit.run.devices import choose_devices, measured_devices, partitions_of
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Job, Limits, Watch
@@ -195,6 +204,7 @@ class Run:
         self._texts = choices.texts
         self._counted: set[str] = set()  # keys of measured cells whose counters are written
         self._without_counters: list[str] = []  # why, for each of them that has none
+        self._begun: Begun | None = None  # the profiler, which waits for its orders
         self._interruptions = interruptions
         self._watch = watch
         self._devices = measured_devices(prepared.devices, cells)
@@ -291,7 +301,13 @@ class Run:
             load=partial(read_blob, self.journal.path),
             stop=lambda: self._interruptions.waiting,
             told=watch.counting if watch else lambda done, cells: None,
+            begun=self._begun,
         )
+
+    def _begin_profiler(self) -> None:
+        """Have the profiler load what it needs while cells are built and PyTorch's compiler is loaded."""
+        if self._counters is not Choice.OFF:
+            self._begun = begin_early(self._prepared.targets[device.target] for device in self._devices)
 
     def _require_profilers(self) -> None:
         if self._counters is Choice.REQUIRE:
@@ -323,6 +339,8 @@ class Run:
             except PortkitError as error:
                 self.failure = self.failure or error
             self._session.close()
+            if self._begun:
+                self._begun.end()
             self._locks.close()
 
     def _end(self, exit_state: str) -> None:
@@ -378,7 +396,7 @@ class Run:
             baselines=baselines,
             lane_instructions=self._limits.lane_instructions,
         )
-        for found in self._session.results(chains, self._watch, self._probes(left)):
+        for found in self._session.results(chains, self._watch, self._probes(left), self._begin_profiler):
             if isinstance(found, DeviceProbe):
                 self._keep_probe(found)
             else:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -119,7 +119,11 @@ class Session:
         self._link(interpret=False)
 
     def results(
-        self, chains: Sequence[Chain], watch: Watch | None = None, probes: Sequence[Job] = ()
+        self,
+        chains: Sequence[Chain],
+        watch: Watch | None = None,
+        probes: Sequence[Job] = (),
+        measuring: Callable[[], None] = lambda: None,
     ) -> Iterator[CellResult | DeviceProbe]:
         """Every cell of the chains gets exactly one result, in the order of completion, and so does every probe.
 
@@ -127,11 +131,14 @@ class Session:
             chains: the cells, as :func:`chains_for` groups them.
             watch: told of cells that begin, and about once a second when nothing ends.
             probes: GPUs to be measured before their cells, as ``probes.probe_job`` makes them.
+            measuring: called before the first measured cell, where there is one.
         """
         early = [c for c in chains if c[0].evidence is not Evidence.MEASURED]
         late = [c for c in chains if c[0].evidence is Evidence.MEASURED]
         yield from self._phase(early, self._limits, watch)
         gpus = {device.device_id for chain in late for job in chain for device in job.devices}
+        if late:
+            measuring()
         limits = replace(self._limits, workers=max(1, len(gpus)), builders=self._limits.workers)
         yield from self._phase(late, limits, watch, probes)
 

@@ -64,6 +64,7 @@ class Way:
     kernel_ms: float | None = None  # median of the sum of its kernels on the device trace
     launches: int | None = None  # kernels, copies and fills on the trace; on a CPU, operations called
     moved_bytes: int | None = None  # that its operations or generated kernels must read and write
+    dram_bytes: int | None = None  # that one call moves over the device's memory, by hardware counters
     agreement: Agreement | None = None
     generated: Generated | None = None
     nulls: Mapping[str, str] = field(default_factory=dict)
@@ -101,6 +102,7 @@ class Toggled:
     flops: int | None  # of products, convolutions and attention in one eager call
     rounds: int
     settled: bool
+    loading_s: float | None = None  # of the compiler itself, before any mode; None where no mode was asked for
     roofs: Roofs | None = None
     nulls: Mapping[str, str] = field(default_factory=dict)
 

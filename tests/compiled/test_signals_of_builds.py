@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import factories
+import many_targets
 import pytest
+from looked_at import IN_TABLE
 from workshop import cell_of
 
 from portkit.analysis.findings import findings, rule
-from portkit.model import PlannedCell
+from portkit.analysis.findings.rule import Finding
+from portkit.analysis.views.excerpts import LOOKS, Excerpts
+from portkit.model import Evidence, PlannedCell
 from portkit.store.merge import Dataset, Row
 from portkit.store.record import make_record
+from portkit.store.texts import BLOB, unpack
 from portkit.targets.catalog import load_catalog
 
 LARGE = (2**15, 2**17)  # 2^32 elements
@@ -28,6 +34,8 @@ POINTS = {
     "calling": ((256, 256), "float32", "h200 mi300x"),
     "walking": ((256, 256), "float32", "h200 mi300x strixhalo rx9070xt"),
     "specializing": ((256, 256), "float16", "b200 mi300x"),
+    "quantizing": ((256, 256), "float32", "h200 mi300x"),
+    "moving": ((256, 256), "float32", "h200"),
 }
 
 
@@ -49,24 +57,20 @@ def launch_of(results, name, target):
     return launch
 
 
+def record_of(result):
+    return make_record(
+        dataclasses.replace(result, work=None),
+        PlannedCell(result.cell, result.evidence),
+        header=factories.header(),
+        params={},
+        source_hash="5" * 16,
+        architecture=CATALOG.get(result.cell.target).architecture.name,
+    )
+
+
 def targets_of(results, name, rule_id):
     """Targets on which a rule finds something in one case."""
-    rows = [
-        Row(
-            make_record(
-                dataclasses.replace(result, work=None),
-                PlannedCell(result.cell, result.evidence),
-                header=factories.header(),
-                params={},
-                source_hash="5" * 16,
-                architecture=CATALOG.get(target).architecture.name,
-            ),
-            (),
-            False,
-        )
-        for (case, target), result in results.items()
-        if case == name
-    ]
+    rows = [Row(record_of(result), (), False) for (case, _), result in results.items() if case == name]
     found = findings(Dataset((factories.header(),), tuple(rows), (), {}), catalog=CATALOG, only=[rule(rule_id)])
     return {target for each in found for target in each.targets}
 
@@ -130,3 +134,45 @@ def test_warp_specialisation(results):
     assert "mi300x" in targets_of(results, "specializing", "PK209")
     if "warp_specialized" in launch_of(results, "specializing", "b200").signals:
         assert "b200" not in targets_of(results, "specializing", "PK209")
+
+
+LOOKED = {
+    # rule → where its words stand: case, target, stage, a word of the first line
+    "PK207": ("narrow", "h200", "ttir", "arith.muli"),
+    "PK208": ("dividing", "mi300x", "llir", "div"),
+    "PK209": ("evicting", "mi300x", "ttir", "evict_first"),
+    "PK210": ("narrow", "mi300x", "ttgir", "threadsPerWarp = [64]"),
+    "PK212": ("calling", "h200", "ttir", "__nv_asinhf"),
+    "PK215": ("moving", "h200", "ttir", "mov.b32"),
+    "PK301": ("walking", "mi300x", "ttir", "arith.max"),
+    "PK302": ("walking", "mi300x", "amdgcn", "v_exp_f32"),
+    "PK305": ("quantizing", "h200", "ptx", "e5m2"),
+}
+
+
+@pytest.mark.parametrize("rule_id", LOOKED)
+def test_the_words_of_a_rule_stand_in_the_texts_of_a_build(results, rule_id, tmp_path):
+    case, target, stage, word = LOOKED[rule_id]
+    result = results[case, target]
+    (text,) = unpack(result.blobs[BLOB], "here").values()
+    report = many_targets.Report(tmp_path)
+    record = record_of(result)
+    kept = dataclasses.replace(record, blobs={BLOB: report.keep(result.blobs[BLOB])})
+    finding = finding_of(rule(rule_id), record.cell)
+    (found,) = Excerpts(many_targets.of_records([kept], report)).of(finding)
+    assert (found.target, found.stage, found.kernel) == (target, stage, text.kernel)
+    lines = text.stages[stage].split("\n")
+    matching = [line for line in found.lines if line.match]
+    assert word in matching[0].text
+    assert all(line.text.strip() in lines[line.number - 1] for line in matching)
+    assert not [line.text for line in found.lines if re.search(r"\.loc\b|#loc|!dbg|\bloc\(", line.text)]
+
+
+def finding_of(of, cell):
+    """A finding of a rule about one cell: excerpts ask for no more than its place."""
+    place = (cell.case, cell.direction, cell.shape, cell.dtype, cell.variant)
+    return Finding(of.id, of.title, of.severity, *place, (cell.target,), (), (Evidence.COMPILED,), "", "", "", ())
+
+
+def test_every_rule_with_excerpts_is_tried_on_real_builds():
+    assert set(LOOKED) == set(LOOKS) - IN_TABLE

@@ -10,7 +10,7 @@ import torch
 from portkit.cli import main
 from portkit.errors import CaseError
 from portkit.plan.toggle import ToggleRequest, read_subject, read_variant
-from portkit.run.toggle import ways
+from portkit.run.toggle import process, ways
 from portkit.run.toggle.agreement import Judge
 from portkit.run.toggle.counting import count
 from portkit.run.toggle.inductor import graph_breaks
@@ -49,6 +49,14 @@ MODELS = """
 
     def patches_the_class():
         toggle_library.Layer.forward = lambda self, x: self.linear(x)
+        return toggle_library.Layer()
+
+    def slows_the_library():
+        forward = nn.Linear.forward
+        def slow(self, x):
+            time.sleep(0.02)
+            return forward(self, x)
+        nn.Linear.forward = slow
         return toggle_library.Layer()
 
     def needs(size):
@@ -113,15 +121,14 @@ def experiment(*given, **named):
 
 
 def test_eager_beside_variants(models):
-    found = experiment(models, variants=("build", "wrong"))
-    eager, same, wrong = found.ways
+    found = experiment(models, variants=("wrong",))
+    eager, wrong = found.ways
     assert (eager.launches, eager.moved_bytes) == (3, 4 * (16 + 16 * 16 + 64 + 64) + 4 * 4 * 64)
     assert found.flops == 2 * 4 * 16 * 16
     assert found.dtype == "float32"
     assert found.rounds >= 8
-    assert same.agreement.right
-    assert same.agreement.against == "float64"
-    assert same.speedup.low <= same.speedup.value <= same.speedup.high
+    assert wrong.agreement.against == "float64"
+    assert wrong.speedup.low <= wrong.speedup.value <= wrong.speedup.high
     assert not wrong.agreement.right
     assert wrong.agreement.rms == pytest.approx(0.01, rel=0.02)
 
@@ -134,9 +141,9 @@ def test_a_model_without_a_float64_twin_is_held_against_eager(models):
 
 
 def test_a_random_model_is_not_judged(models):
-    found = experiment(models, "random", variants=("build",))
-    assert found.ways[1].agreement is None
-    assert ".eval()" in found.ways[1].nulls["agreement"]
+    found = experiment(models, "random")
+    assert found.ways[0].agreement is None
+    assert ".eval()" in found.nulls["agreement"]
 
 
 @pytest.mark.parametrize(
@@ -160,19 +167,31 @@ def test_models_that_cannot_be_used(models, function, inputs, wrong, right):
     assert right in caught.value.remedy
 
 
-@pytest.mark.parametrize("variant", ["patches_the_class", "breaks_the_class"])
-def test_a_variant_that_patches_the_class_is_refused(models, variant):
-    with pytest.raises(CaseError, match=r"changed the results of the model itself[\s\S]*patch the instance"):
-        experiment(models, "library", variants=(variant,))
+@pytest.mark.slow
+def test_a_variant_may_patch_what_the_model_is_made_of(models):
+    variants = ("library", "patches_the_class", "slows_the_library", "breaks_the_class", "dies", "missing")
+    found = experiment(models, "library", variants=variants)
+    eager, same, patched, slow, broken, dead, missing = found.ways
+    assert eager.wall.median_ms < 5
+    assert same.agreement.right
+    assert 0.3 < same.speedup.value < 3
+    assert not patched.agreement.right
+    assert slow.agreement.right
+    assert slow.wall.median_ms > 20
+    assert "ZeroDivisionError" in broken.failed
+    assert dead.failed == "its process ended with signal SIGABRT"
+    assert missing.failed == "has no missing"
 
 
 def test_a_mode_that_does_not_compile_costs_itself_alone(models, monkeypatch):
     def refuse(*_):
         raise RuntimeError("no compiler here")
 
+    monkeypatch.setattr(ways.inductor, "load", lambda device: 1.5)
     monkeypatch.setattr(ways.inductor, "compile_model", refuse)
     found = experiment(models, modes=("default",))
     assert found.ways[0].wall is not None
+    assert found.loading_s == 1.5
     assert found.ways[1].failed == "torch.compile fails: RuntimeError: no compiler here"
 
 
@@ -202,6 +221,15 @@ def test_views_move_nothing_and_a_lookup_reads_what_it_returns():
     assert count(lambda: table.view(8, 1000).t()).operations == 0
     assert count(lambda: torch.ops.aten._unsafe_view(table, [8, 1000])).operations == 0
     assert count(lambda: torch.nn.functional.embedding(rows, table)).moved_bytes == 2 * 2 * 8 * 4
+
+
+def test_what_is_overwritten_is_not_read_and_dtypes_are_no_operation():
+    table, out = torch.ones(100, 8), torch.empty(100, 8)
+    assert count(lambda: out.copy_(table)).moved_bytes == 2 * table.nbytes
+    assert count(out.zero_).moved_bytes == table.nbytes
+    assert count(lambda: torch.add(table, 1, out=out)).moved_bytes == 2 * table.nbytes
+    assert count(lambda: out.add_(table)).moved_bytes == 3 * table.nbytes
+    assert count(lambda: torch.promote_types(torch.bfloat16, torch.float32)).operations == 0
 
 
 @pytest.mark.parametrize(("dtype", "off"), [(torch.bfloat16, 0.05), (torch.float32, 1e-4)])
@@ -234,6 +262,15 @@ def test_the_judge_refuses_one_wrong_element_and_takes_rounding(dtype, off):
 def test_a_process_that_ends_or_does_not(models, function, limit, told):
     with pytest.raises(CaseError, match=told):
         toggle(request(models, function), limit, lambda text: None)
+
+
+def test_what_takes_long_is_said_to_be_under_way(monkeypatch):
+    stages = []
+    said = process._Said(stages.append)
+    monkeypatch.setattr(process, "_STILL_SECONDS", 0.0)
+    for line in ("building the model", "", "timing"):
+        said.hear(line)
+    assert stages == ["building the model", "still building the model, 0 s", "timing"]
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def found(request):
     ]
     tasks = [Task(n, cell, source(cell.case), ("fused", "eager")) for n, cell in enumerate(cells)]
     limits = replace(Limits(1), cell_seconds=10.0)
-    known = {task.number: x for task, x in count_tasks(tasks, profiler, Place(target, 0, limits, os.getpid()))}
+    known = {task.number: x for task, x in count_tasks(tasks, profiler, Place(target, 0, limits))}
     if "no permission" in known[0].nulls.get(FUNCTIONS, ""):
         pytest.skip(known[0].nulls[FUNCTIONS])
     return known

@@ -250,6 +250,26 @@ def test_one_that_is_not_right_has_no_speedup_and_says_why(function, status, wor
     assert found.nulls == {"speedup.other": f"{status}: {other.message}"}
 
 
+def wide(x, y):
+    own = torch.promote_types(x.dtype, torch.float32)
+    return torch.exp(x.to(own)) * y.to(own)
+
+
+@pytest.mark.parametrize(
+    ("function", "status"),
+    [
+        (lambda x, y: wide(x, y).bfloat16(), Status.PASSED),
+        (lambda x, y: (wide(x, y) * 1.02).bfloat16(), Status.WRONG_RESULT),
+        (lambda x, y: wide(x, y).bfloat16().float(), Status.WRONG_RESULT),
+        (lambda x, y: wide(x, y).half(), Status.WRONG_RESULT),
+    ],
+)
+def test_an_output_in_the_cells_dtype_is_judged_by_that_ones_rounding(function, status):
+    case = replace(CASE, fused=wide, reference=wide, dtypes=("bfloat16",))
+    found, _ = tried({"other": function}, case=case, cell=replace(CELL, dtype="bfloat16"))
+    assert found.found["other"].status is status
+
+
 def test_a_wrong_one_tells_error_and_limit():
     other = tried({"other": wrong})[0].found["other"]
     assert other.limit < other.error < 0.02

@@ -29,6 +29,8 @@ VALUES = {
     "dram__bytes_write.sum": ("byte", "1,024"),
     "sm__warps_active.avg.pct_of_peak_sustained_active": ("%", "75.50"),
     "sm__warps_active.avg.pct_of_peak_sustained_elapsed": ("%", "60.25"),
+    "sm__cycles_elapsed.max": ("cycle", "4,000"),
+    "sm__cycles_active.max": ("cycle", "1,000"),
     "profiler__replayer_passes": ("pass", "1"),
     "launch__waves_per_multiprocessor": ("", "0.50"),
 }
@@ -90,7 +92,7 @@ def main():
             f"NVIDIA (R) Nsight Compute Command Line Profiler\nVersion {wrong.get('version', '2025.3.1.0')} (build 1)"
         )
         return 0
-    folder, log = Path(sys.argv[-1]), given("--log-file")
+    folder, log = Path(sys.argv[-2]), given("--log-file")
     program = subprocess.Popen(["sleep", "600"])
 
     def step(kind, task=-1, function="", text=""):
@@ -115,6 +117,10 @@ def main():
 def play(folder, wrong, step, program):
     """The program's part: exit code, and the kernels that ncu saw."""
     kernels = []
+    while not (folder / "orders.json").exists():
+        if not Path("/proc", sys.argv[-1]).exists():  # who would give them
+            return 1, kernels
+        time.sleep(0.02)
     for task in json.loads((folder / "orders.json").read_bytes())["tasks"]:
         number, what = task["number"], wrong.get(str(task["number"]))
         step("begun", number)

@@ -51,7 +51,7 @@ def main():
     print(says.get(counter, "") if isinstance(says, dict) else says, file=sys.stderr, flush=True)
     if counter in wrong.get("dies", ()):
         return 134
-    folder = Path(sys.argv[-1])
+    folder = Path(sys.argv[-2])
     program = subprocess.Popen(["sleep", "600"])
 
     def step(kind, task=-1, function="", text=""):

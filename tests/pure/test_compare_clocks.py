@@ -16,7 +16,7 @@ SCRIPT = Path(portkit.__file__).parent.parent / "scripts" / "compare_clocks.py"
 COUNTED = Counted(1, 0.1, None, None, None, "k", None, None, None, None, None, None, None)
 
 
-def report(folder, *, trace_us, profiler_us, kernels=1, counted=1):
+def report(folder, *, trace_us, profiler_us, kernels=1, counted=1, idle_us=None):
     """A report of one cell, traced and counted."""
     clock = Clock(trace_us / 1e3, trace_us / 1e3, trace_us / 1e3, 20)
     timing = dataclasses.replace(
@@ -25,7 +25,8 @@ def report(folder, *, trace_us, profiler_us, kernels=1, counted=1):
     header = factories.header()
     journal = Journal.create(folder, header)
     record = journal.append(factories.record(Evidence.MEASURED, run=header, timing=timing))
-    function = dataclasses.replace(COUNTED, kernels=counted, duration_ms=profiler_us / 1e3)
+    idle = None if idle_us is None else idle_us / 1e3
+    function = dataclasses.replace(COUNTED, kernels=counted, duration_ms=profiler_us / 1e3, idle_ms=idle)
     journal.add(Counters(header.run_id, record.keys.cell_key, Evidence.MEASURED, "ncu", {"fused": function}))
     journal.finish("complete")
     return journal.path
@@ -56,6 +57,14 @@ def test_each_kernel_of_a_chain_may_differ_and_the_call_is_told_too(tmp_path, tr
     done = compare(report(tmp_path, trace_us=trace_us, profiler_us=50, kernels=4, counted=3))
     assert done.returncode == (0 if agrees else 1), done.stdout
     assert f"{agrees} of 1 within 2% or 1.5 µs a kernel\n{as_one} of 1 within 2% or 1.5 µs a call" in done.stdout
+
+
+@pytest.mark.parametrize(("idle_us", "at_work"), [(3.2, 1), (1.0, 0), (9.0, 0)])
+def test_without_the_time_in_which_nothing_had_work(tmp_path, idle_us, at_work):
+    done = compare(report(tmp_path, trace_us=47.3, profiler_us=50, kernels=3, counted=3, idle_us=idle_us))
+    assert done.returncode == 0, done.stdout
+    assert f"0 of 1 within 2% or 1.5 µs a call\n{at_work} of 1 within 2% or 1.5 µs a call, without idle" in done.stdout
+    assert f" {idle_us:.2f} " in done.stdout
 
 
 @pytest.mark.parametrize(("kernels", "counted", "code"), [(3, 2, 0), (2, 2, 0), (2, 3, 1)])

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import fake_ncu
 import pytest
@@ -46,8 +47,10 @@ class Answering:
         self._timing = timing()
         self._timing = replace(self._timing, baselines=dict.fromkeys(baselines, self._timing.fused))
 
-    def results(self, chains, watch=None, probes=()):
+    def results(self, chains, watch=None, probes=(), measuring=lambda: None):
         cells = [(cell, job) for chain in chains for job in chain for cell in job.cells]
+        if cells:
+            measuring()
         for number, (each, job) in enumerate(cells):
             found = result(Evidence.MEASURED, device=job.devices[number % len(job.devices)].device_id)
             status = Status.WRONG_RESULT if each.variant in self._failed else Status.PASSED
@@ -228,8 +231,17 @@ def test_without_a_profiler_the_reason_is_written(start, profiler):
     assert warning.startswith("3 cells have no hardware counters: Nsight Compute (ncu) is not installed; install it")
 
 
+def test_the_profiler_of_a_run_that_ends_before_its_counters_ends_with_it(start):
+    run = start()
+    begun = run._begun._process.pid
+    assert Path("/proc", str(begun)).exists()
+    finish(run)
+    assert not Path("/proc", str(begun)).exists()
+
+
 def test_off_writes_none_and_the_run_is_whole(start):
     run = start(counters=Choice.OFF)
+    assert run._begun is None
     run.take_counters()
     assert run.whole
     assert finish(run).counters == {}
@@ -282,3 +294,15 @@ def test_interrupted_with_what_was_counted_kept_and_resumed_with_the_rest(start,
     assert len(report.counters) == 3
     assert counted in report.counters
     assert watch.told[-1] == (2, 2)
+
+
+def test_counters_that_were_off_are_taken_when_the_run_is_resumed(start):
+    run = start(counters=Choice.OFF)
+    run.take_counters()
+    assert finish(run).counters == {}
+    run = start(resume=run.journal.path, watch=(watch := Watching()))
+    assert not run.whole
+    run.take_counters()
+    assert run.whole
+    assert len(finish(run).counters) == 3
+    assert watch.told[-1] == (3, 3)

@@ -1,7 +1,6 @@
 """Counting under a profiler that is not there, lacks permission, hangs, dies or cuts its table off."""
 
 import json
-import os
 import re
 import shutil
 import time
@@ -13,14 +12,14 @@ import pytest
 from factories import cell
 
 from portkit.errors import HostError
-from portkit.model import CaseSource
-from portkit.run.counters import Task, counting, ncu
-from portkit.run.counters.child import run_profiler
+from portkit.model import CaseSource, Platform
+from portkit.run.counters import Task, counting, ncu, taking
+from portkit.run.counters.child import Begun, run_profiler
 from portkit.run.counters.counting import Place, count_tasks
 from portkit.run.counters.ncu import Ncu, open_ncu, restricted
 from portkit.run.counters.ncu_metrics import Metrics
 from portkit.run.counters.orders import Kind, Orders, Step, steps
-from portkit.run.counters.taking import calls_for
+from portkit.run.counters.taking import begin_early, calls_for
 from portkit.run.jobs import Limits
 from portkit.targets.catalog import load_catalog
 
@@ -54,7 +53,7 @@ def tasks(count, functions=("fused", "eager")):
 
 
 def place(**limits):
-    return Place(H200, 0, replace(Limits(1), **limits), os.getpid())
+    return Place(H200, 0, replace(Limits(1), **limits))
 
 
 def counted(profiler, count, **limits):
@@ -231,14 +230,55 @@ def test_stopped_with_what_is_done_kept(fake):
 
 def test_nothing_is_left_behind(fake, tmp_path):
     ran = run_profiler(
-        fake(tasks={"0": "hang"}), Orders(tuple(tasks(1)), H200, 0, os.getpid()), replace(Limits(1), cell_seconds=0.5)
+        fake(tasks={"0": "hang"}), Orders(tuple(tasks(1)), H200, 0), replace(Limits(1), cell_seconds=0.5)
     )
     assert not ran.good
     assert not Path("/proc", str(ran.progress.program)).exists()
 
 
+def test_a_profiler_that_was_begun_early_takes_the_first_orders_and_no_others(fake, monkeypatch):
+    monkeypatch.setattr(counting, "MOST_TASKS", 2)
+    begun = Begun(fake())
+    early = begun._process.pid
+    begun.progress.stage_since -= 1000  # time that it waits is nobody's
+    found = dict(count_tasks(tasks(3), fake(), place(), begun=begun))
+    assert [set(x.functions) for x in found.values()] == [{"fused", "eager"}] * 3
+    assert not begun.takes(fake(), 0)
+    assert not Path("/proc", str(early)).exists()
+    begun.end()  # once more does nothing
+
+
+def test_one_that_was_begun_and_is_not_needed_leaves_nothing_behind(fake):
+    begun = Begun(fake())
+    folder = begun._folder
+    assert begun.takes(fake(), 0)
+    assert not begun.takes(replace(fake(), version="2024.1.0.0"), 0)
+    begun.end()
+    assert not Path("/proc", str(begun._process.pid)).exists()
+    assert not folder.exists()
+
+
+def test_one_that_has_died_meanwhile_is_replaced(fake):
+    begun = Begun(fake())
+    begun._process.kill()
+    begun._process.wait()
+    found = dict(count_tasks(tasks(1), fake(), place(), begun=begun))
+    assert [set(x.functions) for x in found.values()] == [{"fused", "eager"}]
+    begun.end()
+
+
+def test_the_profiler_starts_beside_measured_cells_where_it_leaves_the_device_alone(on_path, monkeypatch):
+    on_path()
+    monkeypatch.setattr(taking, "_OPEN", {**taking._OPEN, Platform.ROCM: lambda target: pytest.fail("of the second")})
+    begun = begin_early([H200, load_catalog().get("mi300x")])
+    assert begun is not None
+    assert begun.takes(open_ncu("sm_90"), 0)
+    begun.end()
+    assert begin_early([]) is None
+
+
 def test_orders_come_back_as_they_were():
-    orders = Orders(tuple(tasks(2)), H200, 3, 42)
+    orders = Orders(tuple(tasks(2)), H200, 3)
     assert Orders.from_json(orders.to_json()) == orders
 
 

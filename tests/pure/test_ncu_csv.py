@@ -46,7 +46,7 @@ def test_real_table_becomes_figures():
     assert (counted.registers_per_thread, counted.shared_bytes_per_block) == (32, 32)
     assert counted.waves_per_unit == 31.03
     # Others were asked for when it was written.
-    assert set(nulls) == {"occupancy_achieved_elapsed_pct", "local_bytes"}
+    assert set(nulls) == {"occupancy_achieved_elapsed_pct", "local_bytes", "idle_ms"}
     assert counted.local_bytes is None
     assert "l1tex__t_bytes_pipe_lsu_mem_local_op_ld.sum" in nulls["local_bytes"]
 
@@ -140,6 +140,8 @@ def kernel(name, **metrics):
         "op_read": "dram__bytes_op_read.sum",
         "op_write": "dram__bytes_op_write.sum",
         "l2": "lts__t_bytes.sum",
+        "cycles": "sm__cycles_elapsed.max",
+        "busy": "sm__cycles_active.max",
     }
     return Kernel("0.0.0", name, {names[key]: float(value) for key, value in metrics.items()}, {})
 
@@ -154,6 +156,16 @@ def test_several_kernels_are_summed_and_the_longest_tells_of_occupancy():
     assert counted.duration_ms == 0.009
     assert (counted.dram_read_bytes, counted.dram_write_bytes) == (400, 40)
     assert (counted.occupancy_achieved_pct, counted.registers_per_thread) == (40, 64)
+
+
+def test_time_without_work_on_any_sm_is_summed_over_the_kernels():
+    chain = [kernel("a", duration=2000, cycles=4000, busy=1000), kernel("b", duration=9000, cycles=18000, busy=15000)]
+    counted, nulls = Metrics.of("sm_90").count(chain)
+    assert counted.idle_ms == pytest.approx((1500 + 1500) / 1e6)
+    assert "idle_ms" not in nulls
+    counted, nulls = Metrics.of("sm_90").count([*chain, kernel("c", duration=5, busy=1)])
+    assert counted.idle_ms is None
+    assert nulls["idle_ms"] == "ncu has no value of sm__cycles_elapsed.max for c"
 
 
 def test_a_sum_is_unknown_where_one_of_its_kernels_is():

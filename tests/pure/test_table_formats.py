@@ -17,7 +17,7 @@ from factories import launch as make_launch
 
 from portkit.analysis.rows import comparison
 from portkit.cli.merge import command
-from portkit.model import Build, Evidence, Expectation, Outcome, Selector, Stage, Status
+from portkit.model import Build, Direction, Evidence, Expectation, Outcome, Selector, Stage, Status
 from portkit.render.delimited import inert
 from portkit.render.latex import latex
 from portkit.render.table import LAYOUTS, render
@@ -58,8 +58,8 @@ FIELDS = [
     "speedup_trace_ratio",
     "fusion_bound_ratio",
     "share_of_bound_ratio",
-    "error",
-    "error_limit",
+    "error_relative",
+    "error_limit_relative",
     "error_over_limit_ratio",
     "triton",
     "run_id",
@@ -69,6 +69,12 @@ FIELDS = [
     "cell_seconds",
     "nulls",
 ]
+
+BEYOND = [
+    *("occupancy_kind", "nonfinite", "other_runs", "throttled", "settled", "functions", "roofline", "emulated"),
+    *("ranges", "repeats", "apart", "incomparable", "no_verdict", "platform"),
+]
+"""Fields of a row that JSON has and CSV has not."""
 
 HOSTILE = "=cmd|'/c calc'!A0"
 
@@ -85,6 +91,30 @@ def lines(*records):
 def test_names_and_order_of_fields_are_those_that_readers_know():
     for records in ((), (record(),), (record(Evidence.MEASURED), record(Evidence.INTERPRETED, target="interpreter"))):
         assert next(csv.reader(io.StringIO(shown("csv", *records)))) == FIELDS
+
+
+def test_json_has_the_fields_of_csv_by_the_same_names_and_then_the_others():
+    records = (record(), record(Evidence.MEASURED), record(direction=Direction.BACKWARD))
+    data = json.loads(shown("json", *records))
+    assert [row["kernel"] for row in data["rows"]] == ["softmax"] * 3
+    for row, line in zip(data["rows"], lines(*records), strict=True):
+        assert list(row)[: len(FIELDS) - 1] == FIELDS[:-1]
+        assert set(row) == {*FIELDS, *BEYOND}
+        assert list(row)[-1] == "nulls"
+        assert row["nulls"] == json.loads(line["nulls"]) | {k: v for k, v in row["nulls"].items() if k not in line}
+        for name in ("events_median_ms", "speedup_trace_ratio", "error_relative", "cell_seconds"):
+            assert line[name] == ("" if row[name] is None else str(row[name]))
+
+
+@pytest.mark.parametrize("layout", ["markdown", "latex"])
+def test_tables_have_the_same_columns_whatever_the_rows_are(layout):
+    def heads(*records):
+        lines = shown(layout, *records).split("\n")
+        return next(re.findall(r"[A-Za-z÷/× ]+", line) for line in lines if "kernel" in line and "variant" in line)
+
+    forward, both = heads(record()), heads(record(), record(direction=Direction.BACKWARD))
+    assert [head.strip() for head in forward] == [head.strip() for head in both]
+    assert "direction" in [head.strip() for head in forward]
 
 
 def test_figures_have_full_precision_and_what_is_unknown_is_empty_with_its_reason():
@@ -147,7 +177,7 @@ def test_the_latex_table_has_a_row_a_line_with_as_many_cells_as_heads():
     table = text[text.index("\\toprule") : text.index("\\bottomrule")]
     rows = [line for line in table.split("\n") if line.endswith("\\\\")]
     assert len(rows) == 3
-    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {16}
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {17}
     assert rows[1].startswith(r" soft\textbackslash{}max\_\&\% ")
     assert text.index("\\midrule\n\\endhead") < text.index(rows[1])
     assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")

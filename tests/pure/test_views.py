@@ -271,6 +271,6 @@ def test_without_the_side_folder_a_finding_stands_without_its_excerpt(compared, 
 
 
 def test_an_excerpt_counts_all_and_shows_the_first():
-    lines, matches = excerpt("\n".join(f"exp {i}" for i in range(10)), "exp", most=2)
+    lines, matches = excerpt("\n".join(f"exp {i}" for i in range(10)), "exp", "source", most=2)
     assert matches == 10
     assert [line.number for line in lines] == [1, 2, 3]

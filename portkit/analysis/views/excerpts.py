@@ -7,12 +7,14 @@ rests on are the signals of the record, which were counted in the same texts whe
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from portkit.analysis.findings.rule import Finding
+from portkit.analysis.lowering import without_debug
 from portkit.errors import ReportError
 from portkit.store.merge import Dataset, Row
 from portkit.store.texts import BLOB, KernelTexts, texts_of
@@ -43,7 +45,7 @@ LOOKS: Final[Mapping[str, Looks]] = {
     "PK103": (("ttgir", r"\bttg\.local_alloc"),),
     "PK104": (("ttgir", r"\bttg\.local_alloc"),),
     "PK201": (*_machine(_MATRIX), ("ttgir", r"\btt\.dot ")),
-    "PK202": (*_machine(_FP8), ("ttir", r"\btt\.(?:dot_scaled|fp_to_fp) ")),
+    "PK202": (*_machine(_FP8), ("ttir", r"\btt\.(?:dot_scaled|fp_to_fp) "), ("ttir", r"\btt\.dot [^\n]*f8E")),
     "PK203": _machine(r"tf32|xf32|\bv_mfma_f32"),
     "PK204": _machine(_ATOMIC),
     "PK205": (("ttgir", r"\basync_copy|\bttng?\.async_tma|\bttg\.local_store "), *_machine(r"\bcp\.async|_lds\b")),
@@ -148,21 +150,31 @@ def _address(row: Row) -> tuple[str, str]:
 def _in_texts(target: str, texts: Iterable[KernelTexts], looks: Looks, *, holds: bool) -> Iterator[Excerpt]:
     for stage, pattern in looks:
         for each in texts:
-            lines, matches = excerpt(each.stages.get(stage, ""), pattern)
+            lines, matches = excerpt(each.stages.get(stage, ""), pattern, stage)
             if lines:
                 yield Excerpt(target, holds, each.kernel, stage, lines, matches)
 
 
-def excerpt(text: str, pattern: str, most: int = SHOWN) -> tuple[tuple[Line, ...], int]:
+def excerpt(text: str, pattern: str, stage: str, most: int = SHOWN) -> tuple[tuple[Line, ...], int]:
     r"""The first lines that match, each with its neighbours, and how many lines match in all.
 
-    >>> lines, matches = excerpt("a\nb\nc\nd", "c")
-    >>> [line.text for line in lines], matches
-    (['b', 'c', 'd'], 1)
+    What says nothing but where a line came from (``.loc`` and the like) is nobody's neighbour.
+
+    >>> lines, matches = excerpt("a\nb\n.loc 1 2 3\nc\nd", "c", "ptx")
+    >>> [(line.number, line.text) for line in lines], matches
+    ([(2, 'b'), (4, 'c'), (5, 'd')], 1)
     """
     found = re.compile(pattern)
     lines = text.split("\n")
-    matching = [i for i, line in enumerate(lines) if found.search(line)]
-    places = set(matching[:most])
-    shown = sorted({j for i in places for j in (i - 1, i, i + 1) if 0 <= j < len(lines) and lines[j].strip()})
-    return tuple(Line(i + 1, lines[i][:LONGEST], i in matching) for i in shown), len(matching)
+    likely = (i for i, line in enumerate(lines) if found.search(line))
+    matching = [i for i in likely if found.search(without_debug(lines[i], stage))]  # a file's name may match too
+    places = {j for i in matching[:most] for j in (i, *_beside(lines, i, stage))}
+    shown = ((i, without_debug(lines[i], stage)) for i in sorted(places))
+    return tuple(Line(i + 1, told[:LONGEST], i in matching) for i, told in shown), len(matching)
+
+
+def _beside(lines: Sequence[str], place: int, stage: str) -> Iterator[int]:
+    """Places of the nearest lines before and after that say something."""
+    for others in (range(place - 1, -1, -1), range(place + 1, len(lines))):
+        near = (i for i in others if without_debug(lines[i], stage).strip())
+        yield from itertools.islice(near, 1)

@@ -64,6 +64,7 @@ _PLAIN_REASONS: Final[Mapping[str, str]] = {
     "guards_intact": "not watched",
     "sanitizer": "not asked for",
     "families_shape": "no input family ran",
+    "error": "nothing finite was to compare",
     "band_share": "no output of codes, indices or flags",
     "device_id": "no device ran it",
     "build_key": "nothing was built",

@@ -107,6 +107,10 @@ class Profiler(Protocol):
     def passes(self) -> int:
         """How often the program must run for all that is asked."""
 
+    @property
+    def early(self) -> bool:
+        """Whether it may start beside measured cells: it leaves the device alone as long as the program does."""
+
     def command(self, program: Sequence[str], folder: Path, number: int) -> list[str]:
         """How it runs a program for the pass of that number, writing what it saw into a folder."""
 

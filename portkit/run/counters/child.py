@@ -3,6 +3,9 @@
 The profiler writes its table when the program under it has ended, however that ended. So a
 program that is over its time is killed alone, and the profiler is then given a moment.
 
+It takes seconds until the program has loaded PyTorch under a profiler. So one may be begun while
+cells are yet measured: it loads what it needs, leaves the device alone, and waits for its orders.
+
 Where one pass does not count all, the program runs once a pass, and the tables are joined
 (:mod:`~portkit.run.counters.passes`).
 """
@@ -105,6 +108,7 @@ def run_profiler(
     stop: Callable[[], bool] = lambda: False,
     told: Callable[[Progress], None] = lambda progress: None,
     number: int = 0,
+    begun: Begun | None = None,
 ) -> Ran:
     """Run one pass of the profiler over tasks, to its end or to that of its time.
 
@@ -115,38 +119,74 @@ def run_profiler(
         stop: asked now and then whether to break off; what was counted is kept.
         told: told now and then how it gets on.
         number: of the pass.
+        begun: the first pass of the same profiler, whose program waits for orders.
     """
-    with tempfile.TemporaryDirectory(prefix="portkit-counters-") as folder:
-        try:
-            child = _Child(profiler, orders, Path(folder), number)
-        except OSError as error:  # it was there when it was looked for
-            gone = Trouble(f"{profiler.tool} does not start: {scrub(str(error))}", "reinstall it")
-            return Ran(Progress(), None, gone, good=False, ending=gone.message)
-        try:
-            return child.watch(limits, stop, told)
-        finally:
-            child.end()
+    try:
+        child = begun if begun and begun.takes(profiler, number) else Begun(profiler, number, orders)
+    except OSError as error:  # it was there when it was looked for
+        gone = Trouble(f"{profiler.tool} does not start: {scrub(str(error))}", "reinstall it")
+        return Ran(Progress(), None, gone, good=False, ending=gone.message)
+    try:
+        child.order(orders)
+        return child.watch(limits, stop, told)
+    finally:
+        child.end()
 
 
-class _Child:
-    """The process of the profiler, with the program in it."""
+class Begun:
+    """The process of the profiler, with the program in it.
 
-    def __init__(self, profiler: Profiler, orders: Orders, folder: Path, number: int) -> None:
+    Args:
+        profiler: which.
+        number: of the pass.
+        orders: what the program is to do; None where :meth:`order` will tell.
+
+    Raises:
+        OSError: it does not start.
+    """
+
+    def __init__(self, profiler: Profiler, number: int = 0, orders: Orders | None = None) -> None:
+        self._home = tempfile.TemporaryDirectory(prefix="portkit-counters-")
+        folder = Path(self._home.name)
         self._profiler, self._folder, self._number = profiler, folder, number
         self._log, self._said, self._steps = folder / profiler.log, folder / SAID, folder / PROGRESS
         self._mark = secrets.token_hex(8)
         self._heard = 0  # bytes of the steps
+        self._ended = False
         self.progress = Progress()
-        (folder / ORDERS).write_bytes(orders.to_json())
+        if orders:
+            self.order(orders)
+        try:
+            self._process = self._start()
+        except OSError:
+            self._home.cleanup()
+            raise
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        program = [sys.executable, "-m", PROGRAM, str(self._folder), str(os.getpid())]
         with self._said.open("wb") as said:
-            self._process = subprocess.Popen(
-                profiler.command([sys.executable, "-m", PROGRAM, str(folder)], folder, number),
+            return subprocess.Popen(
+                self._profiler.command(program, self._folder, self._number),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
-                env=_environment(os.environ) | {MARK: self._mark},
+                env=profiled_environment(os.environ) | {MARK: self._mark},
                 start_new_session=True,  # Ctrl-C is for us
             )
+
+    def takes(self, profiler: Profiler, number: int) -> bool:
+        """Whether it is such a pass, still lives, and has no orders."""
+        alike = (self._profiler, self._number) == (profiler, number)
+        return alike and not (self._folder / ORDERS).exists() and self._process.poll() is None
+
+    def order(self, orders: Orders) -> None:
+        """Tell the program what to do, from which moment on its time counts."""
+        if (path := self._folder / ORDERS).exists():
+            return
+        scratch = path.with_suffix(".new")
+        scratch.write_bytes(orders.to_json())
+        scratch.replace(path)  # whole, as soon as it is there
+        self.progress = Progress()
 
     def watch(self, limits: Limits, stop: Callable[[], bool], told: Callable[[Progress], None]) -> Ran:
         """Wait for the end, or bring it about."""
@@ -166,11 +206,15 @@ class _Child:
         return Ran(self.progress, table, trouble, good, overrun or self._ending(output))
 
     def end(self) -> None:
-        """Leave nothing of it behind."""
+        """Leave nothing of it behind; nothing to do where that was done."""
+        if self._ended:
+            return
+        self._ended = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         end_processes(self._mark)
+        self._home.cleanup()
 
     def _let_write(self) -> None:
         """End the program, and let the profiler write what it has seen."""
@@ -206,6 +250,6 @@ class _Child:
         return "no end" if code is None else describe_exit(code)
 
 
-def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+def profiled_environment(ours: Mapping[str, str]) -> dict[str, str]:
     """Ours, without Triton's interpreter, and with numbers as the reader of the table takes them."""
     return {name: value for name, value in ours.items() if name != "TRITON_INTERPRET"} | {"LC_ALL": "C.UTF-8"}

@@ -16,7 +16,7 @@ from typing import Final
 
 from portkit.model import Counted, Target
 from portkit.run.counters import Kernel, Profiler, Task
-from portkit.run.counters.child import Progress, Ran
+from portkit.run.counters.child import Begun, Progress, Ran
 from portkit.run.counters.orders import Orders
 from portkit.run.counters.passes import run_passes
 from portkit.run.jobs import Limits
@@ -49,7 +49,6 @@ class Place:
     target: Target
     device_index: int
     limits: Limits
-    parent: int  # process that wants the counters
 
 
 def count_tasks(
@@ -58,6 +57,7 @@ def count_tasks(
     place: Place,
     stop: Callable[[], bool] = lambda: False,
     told: Callable[[int], None] = lambda done: None,
+    begun: Begun | None = None,
 ) -> Iterator[tuple[Task, Figures]]:
     """Count tasks on one device; each is yielded once it is known, unless it is stopped before.
 
@@ -67,6 +67,7 @@ def count_tasks(
         place: the device, and the limits of time.
         stop: asked now and then whether to break off.
         told: told how many tasks are done.
+        begun: a run of the profiler that waits for its orders.
     """
     left = {task.number: task for task in tasks}
     attempts: Counter[int] = Counter()
@@ -79,8 +80,8 @@ def count_tasks(
         def tell(progress: Progress, before: int = before) -> None:
             told(before + len(progress.ended))
 
-        orders = Orders(now, place.target, place.device_index, place.parent)
-        ran = run_passes(profiler, orders, place.limits, stop, tell)
+        orders = Orders(now, place.target, place.device_index)
+        ran = run_passes(profiler, orders, place.limits, stop, tell, begun)
         if ran.progress.task is None:  # else the task under way is settled, and the rest is worth another attempt
             attempts.update(ran.progress.ended)
         stopped = stop()

@@ -96,6 +96,11 @@ class Ncu:
         """All that is asked for is counted at once."""
         return 1
 
+    @property
+    def early(self) -> bool:
+        """It meets the device where the program initialises CUDA."""
+        return True
+
     def command(self, program: Sequence[str], folder: Path, number: int = 0) -> list[str]:
         """How it runs a program and writes a table of the kernels within our ranges."""
         return [

@@ -41,7 +41,9 @@ _ABOUT_THE_ROW: Final = frozenset({"ID", "Process ID", "Process Name", "Host Nam
 
 _LONG: Final = ("Metric Name", "Metric Unit", "Metric Value")
 _NO_VALUE: Final = frozenset({"", "n/a", "nan", "inf", "-inf"})
-_LEFT_OUT: Final = re.compile(r"^(device|nvlink|numa|c2clink|pcie)__|\.(min|max)(\.|$)|\.avg$")
+_LEFT_OUT: Final = re.compile(
+    r"^(device|nvlink|numa|c2clink|pcie)__|^(?!sm__cycles_(active|elapsed)\.max$).*\.(min|max)(\.|$)|\.avg$"
+)
 """Metrics of the device, and those that ncu adds to each that is asked for."""
 _RANGES: Final = ":Push/Pop_Range:"  # in the name of the column that has them
 _RANGE = re.compile(r":(\d+\.\d+\.\d+):")

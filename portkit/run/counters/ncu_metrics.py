@@ -20,6 +20,8 @@ LOCAL: Final = ("l1tex__t_bytes_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_bytes_p
 REGISTERS: Final = "launch__registers_per_thread"
 SHARED: Final = ("launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic")  # not the driver's part
 WAVES: Final = "launch__waves_per_multiprocessor"
+CYCLES: Final = "sm__cycles_elapsed.max"
+BUSY: Final = "sm__cycles_active.max"  # of the SM that had work for longest
 PASSES: Final = "profiler__replayer_passes"  # always in the table
 
 LIMITS: Final[Mapping[str, str]] = {
@@ -76,7 +78,7 @@ class Metrics:
         """What the profiler is asked for; on Hopper it takes one pass."""
         dram = [name for name in (self.dram.read, self.dram.write, *self.dram.instead) if name]
         launch = (THEORETICAL, REGISTERS, *SHARED, WAVES, *LIMITS.values())
-        return (DURATION, ACTIVE, ELAPSED, *dram, *LOCAL, *launch)
+        return (DURATION, ACTIVE, ELAPSED, CYCLES, BUSY, *dram, *LOCAL, *launch)
 
     def count(self, kernels: Sequence[Kernel]) -> tuple[Counted, dict[str, str]]:
         """One call's figures from its kernels, and why others are unknown, by the figure's name."""
@@ -97,6 +99,7 @@ class Metrics:
             registers_per_thread=_whole(reading.of(longest, "registers_per_thread", REGISTERS)),
             shared_bytes_per_block=_whole(reading.of(longest, "shared_bytes_per_block", *SHARED)),
             waves_per_unit=reading.of(longest, "waves_per_unit", WAVES),
+            idle_ms=reading.idle_ms(),
         )
         return counted, reading.nulls
 
@@ -139,6 +142,17 @@ class _Reading:
         """Sum of metrics over all kernels; unknown as soon as one of them is."""
         values = [self.of(kernel, figure, *metrics) for kernel in self._kernels]
         return None if None in values else sum(value for value in values if value is not None)
+
+    def idle_ms(self) -> float | None:
+        """Time of all kernels in which no SM had work."""
+        times = [self._idle_ms(kernel) for kernel in self._kernels]
+        return None if None in times else sum(time for time in times if time is not None)
+
+    def _idle_ms(self, kernel: Kernel) -> float | None:
+        duration, cycles, busy = (self.of(kernel, "idle_ms", metric) for metric in (DURATION, CYCLES, BUSY))
+        if duration is None or not cycles or busy is None:
+            return None
+        return duration / 1e6 * max(0.0, 1 - busy / cycles)
 
     def limiter(self, kernel: Kernel) -> str | None:
         """The resource that allows the fewest blocks."""

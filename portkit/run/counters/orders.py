@@ -23,7 +23,6 @@ class Orders:
     tasks: tuple[Task, ...]
     target: Target  # its caches size the flush
     device_index: int  # GPU of the host
-    parent: int  # process that wants the counters; without it nobody does
 
     def to_json(self) -> bytes:
         """As the process reads them."""

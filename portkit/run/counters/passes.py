@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from portkit.run.counters import Kernel, Profiler, Table
-from portkit.run.counters.child import Progress, Ran, run_profiler
+from portkit.run.counters.child import Begun, Progress, Ran, run_profiler
 from portkit.run.counters.orders import Orders
 from portkit.run.jobs import Limits
 
@@ -23,6 +23,7 @@ def run_passes(
     limits: Limits,
     stop: Callable[[], bool] = lambda: False,
     told: Callable[[Progress], None] = lambda progress: None,
+    begun: Begun | None = None,
 ) -> Ran:
     """Run all passes over tasks; parameters as of :func:`~portkit.run.counters.child.run_profiler`.
 
@@ -32,7 +33,7 @@ def run_passes(
     runs: list[Ran] = []
     for number in range(profiler.passes):
         is_last = number + 1 == profiler.passes
-        ran = run_profiler(profiler, orders, limits, stop, told if is_last else lambda progress: None, number)
+        ran = run_profiler(profiler, orders, limits, stop, told if is_last else lambda progress: None, number, begun)
         if profiler.passes == 1:
             return ran
         if not (ran.good or _unusable(ran)) or (stop() and not is_last):
@@ -60,10 +61,10 @@ def joined(runs: Sequence[Ran], profiler: Profiler) -> Ran:
         counted=set.intersection(*(ran.progress.counted for ran in counted)),
         failed={key: why for ran in counted for key, why in ran.progress.failed.items()},
     )
-    return replace(counted[-1], progress=progress, table=_joined_tables([ran.table for ran in counted], lacking))
+    return replace(counted[-1], progress=progress, table=joined_tables([ran.table for ran in counted], lacking))
 
 
-def _joined_tables(tables: Sequence[Table | None], lacking: Mapping[str, str]) -> Table | None:
+def joined_tables(tables: Sequence[Table | None], lacking: Mapping[str, str]) -> Table | None:
     """One table with the kernels of the first and the metrics of all; None where one is missing."""
     known = [table for table in tables if table is not None]
     if len(known) < len(tables):

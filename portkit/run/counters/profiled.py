@@ -1,11 +1,11 @@
 """The program under the profiler: calls each function of each task within ranges.
 
-``python -m portkit.run.counters.profiled FOLDER`` reads its orders from the folder and
-appends there what it does. Outside of a range nothing is profiled: compilation, tuning and
-warm-up come first, then the flush that the timing uses, and the call, a few times over. Inputs
-and results lie in memory as they do for the timing: copies of the inputs are taken in turn, and
-the last results stay alive. A task that raises costs itself; one that leaves the device unusable
-ends the program, and another goes on without it.
+``python -m portkit.run.counters.profiled FOLDER PARENT`` waits for its orders in the folder and
+appends there what it does, as long as the process PARENT lives, which wants the counters. Outside
+of a range nothing is profiled: compilation, tuning and warm-up come first, then the flush that the
+timing uses, and the call, a few times over. Inputs and results lie in memory as they do for the
+timing: copies of the inputs are taken in turn, and the last results stay alive. A task that raises
+costs itself; one that leaves the device unusable ends the program, and another goes on without it.
 
 Autograd runs on this thread here, since a range is its thread's.
 """
@@ -52,6 +52,7 @@ WARMUP = 3
 FLUSHES = 4
 
 _LOOK_SECONDS = 1.0
+_ORDERS_SECONDS = 0.02
 
 _RANGES: Final[Mapping[Platform, ModuleType]] = {Platform.CUDA: nvtx_ranges, Platform.ROCM: marker_ranges}
 """How the vendor's profiler is told which kernels are whose."""
@@ -62,19 +63,26 @@ Say = Callable[[Step], None]
 def main(arguments: list[str]) -> int:
     """Work through the orders in a folder; 1 where the device became unusable."""
     folder = Path(arguments[0])
-    orders = Orders.from_json((folder / ORDERS).read_bytes())
     say = _teller(folder / PROGRESS)
     say(Step(Kind.STARTED, text=str(os.getpid())))
-    _end_with(orders.parent)
+    _end_with(int(arguments[1]))
+    gc.freeze()  # what is loaded by now stays, and need not be looked at after each task
+    orders = _wait_for_orders(folder / ORDERS)
     os.environ.update(only_device(orders.device_index, os.environ))  # before CUDA is initialised
     with torch.no_grad(), torch.autograd.set_multithreading_enabled(False):
         return 0 if work_through(orders, say) else 1
 
 
+def _wait_for_orders(path: Path) -> Orders:
+    while not path.exists():
+        time.sleep(_ORDERS_SECONDS)
+    return Orders.from_json(path.read_bytes())
+
+
 def work_through(orders: Orders, say: Say) -> bool:
     """Count tasks in order, up to one that leaves the device unusable; False then."""
     load = functools.cache(load_case)
-    _begin_profiling(_ranges_for(orders.target))
+    begin_profiling(ranges_for(orders.target))
     for task in orders.tasks:
         say(Step(Kind.BEGUN, task.number))
         stages.listen(_stage_teller(task, say))
@@ -101,18 +109,19 @@ def _count(task: Task, load: Callable[[CaseSource], KernelCase], target: Target,
         stages.enter(Stage.RUN)
         try:
             calls = _calls(case, cell, function, upstream)
-            _call_in_ranges(_in_turn(calls, inputs), task.ranges_of(function), flush, _ranges_for(target))
+            _call_in_ranges(_in_turn(calls, inputs), task.ranges_of(function), flush, ranges_for(target))
         except Exception as error:
             say(Step(Kind.FAILED, task.number, function, _cause(error)))
         else:
             say(Step(Kind.COUNTED, task.number, function))
 
 
-def _ranges_for(target: Target) -> ModuleType:
+def ranges_for(target: Target) -> ModuleType:
+    """How the profiler of a target's vendor is told which kernels are whose."""
     return _RANGES[target.architecture.platform]
 
 
-def _begin_profiling(ranges: ModuleType) -> None:
+def begin_profiling(ranges: ModuleType) -> None:
     """Have the first kernel of the process counted, and not used: what the profiler sets up then is in its bytes."""
     with ranges.discarded():
         torch.zeros(1, device="cuda")

@@ -108,6 +108,11 @@ class Rocprof:
         """One a counter."""
         return len(COUNTERS)
 
+    @property
+    def early(self) -> bool:
+        """It may set its counters up when the program loads ROCm; not known, as it was not seen on a device."""
+        return False
+
     def command(self, program: Sequence[str], folder: Path, number: int) -> list[str]:
         """How it runs a program for one counter, with a trace of all kernels beside it."""
         formats = ("csv", "rocpd") if parts(self.version) >= WITH_DATABASE else ("csv",)

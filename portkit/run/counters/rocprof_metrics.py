@@ -129,6 +129,7 @@ _NEVER_TOLD: Final[Mapping[str, str]] = {
     "occupancy_achieved_pct": _NO_ACTIVE,
     "occupancy_theoretical_pct": _NO_THEORY,
     "occupancy_limiter": _NO_THEORY,
+    "idle_ms": "rocprofv3 times a kernel from its own start to its end, without what lies around it",
 }
 """Figures that rocprofv3 has nothing for, and why."""
 

@@ -5,10 +5,10 @@ They come after all cells of the run, since a profiler slows down and is not let
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import math
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,7 @@ from portkit.model import (
 )
 from portkit.plan.baselines import EAGER
 from portkit.run.counters import BuiltKernel, Profiler, Task, plain
+from portkit.run.counters.child import Begun
 from portkit.run.counters.counting import FUNCTIONS, Figures, Place, count_tasks
 from portkit.run.counters.ncu import open_ncu
 from portkit.run.counters.rocprof import open_rocprof
@@ -78,6 +79,7 @@ class Counting:
     load: Callable[[str], bytes]  # address of a blob → its content
     stop: Callable[[], bool]
     told: Callable[[int, int], None]  # done, of how many
+    begun: Begun | None = None  # the profiler, whose program waits for its orders
 
 
 def open_profiler(target: Target) -> Profiler:
@@ -87,6 +89,15 @@ def open_profiler(target: Target) -> Profiler:
         HostError: there is none here, or it can't be used.
     """
     return _OPEN[target.architecture.platform](target)
+
+
+def begin_early(targets: Iterable[Target]) -> Begun | None:
+    """Start the profiler while cells are yet measured, of the first target whose profiler lets their device alone."""
+    for target in targets:
+        with contextlib.suppress(HostError, OSError):
+            if (profiler := open_profiler(target)).early:
+                return Begun(profiler)
+    return None
 
 
 def is_counted(record: Record) -> bool:
@@ -130,8 +141,8 @@ def _of_device(records: Mapping[int, Record], counting: Counting, told: Callable
         yield from (_counters(record, error.message, device, nothing, counting) for record in records.values())
         return
     tasks = [_task(number, record, counting) for number, record in records.items()]
-    place = Place(target, device.index, counting.limits, os.getpid())
-    for task, figures in count_tasks(tasks, profiler, place, counting.stop, told):
+    place = Place(target, device.index, counting.limits)
+    for task, figures in count_tasks(tasks, profiler, place, counting.stop, told, counting.begun):
         yield _counters(records[task.number], profiler.tool, device, figures, counting)
 
 

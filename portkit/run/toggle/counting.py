@@ -1,13 +1,14 @@
 """What one eager call of a model does: operations, bytes they must move, floating-point operations.
 
 Counted where PyTorch dispatches an operation: each reads its tensors and writes its results, once.
-Views move nothing; a lookup reads what it returns and not the whole table. A kernel that a
-library launches beside the dispatcher is not seen.
+What works on no tensor counts for nothing. Views move nothing; a lookup reads what it returns and
+not the whole table; what a copy overwrites is not read. A kernel that a library launches beside the
+dispatcher is not seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ from torch.utils.flop_counter import FlopCounterMode
 _LOOKUPS: Final = frozenset({"aten::embedding", "aten::index", "aten::index_select", "aten::gather"})
 _VIEWS: Final = frozenset({"aten::_unsafe_view"})
 """Views that their schema does not tell as such."""
+
+_OVERWRITE: Final = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
+"""They write their first argument and do not read it."""
 
 _ALLOCATE: Final = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty"})
 
@@ -50,9 +54,10 @@ class _Moved(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         name = func._schema.name
-        if name not in _ALLOCATE | _VIEWS and not _is_view(func):
+        if name not in _ALLOCATE | _VIEWS and not _is_view(func) and _tensors((args, kwargs, made)):
             self.counts.operations += 1
-            self.counts.moved_bytes += _moved(name, (args, kwargs), made)
+            read = args[1:] if name in _OVERWRITE else args
+            self.counts.moved_bytes += _moved(name, (read, _without_out(kwargs)), made)
         return made
 
 
@@ -62,14 +67,22 @@ def _is_view(func: Any) -> bool:
     return bool(aliases) and all(each is not None and not each.is_write for each in aliases)
 
 
+def _without_out(named: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Arguments by name but for what results are written to."""
+    return {name: value for name, value in (named or {}).items() if name != "out"}
+
+
 def _moved(name: str, given: object, made: object) -> int:
-    written = _bytes(tree_leaves(made))
+    written = _bytes(made)
     if name in _LOOKUPS:
         return 2 * written
-    return written + _bytes(tree_leaves(given))
+    return written + _bytes(given)
 
 
-def _bytes(leaves: Iterable[object]) -> int:
+def _bytes(values: object) -> int:
     """Bytes of tensors; of one that repeats a smaller memory, that memory's."""
-    tensors = (each for each in leaves if isinstance(each, torch.Tensor))
-    return sum(min(each.nbytes, each.untyped_storage().nbytes()) for each in tensors)
+    return sum(min(each.nbytes, each.untyped_storage().nbytes()) for each in _tensors(values))
+
+
+def _tensors(values: object) -> list[torch.Tensor]:
+    return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]

@@ -7,13 +7,13 @@ None with that reason. Compilation is cold: Inductor's caches on disk are switch
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._dynamo
@@ -45,6 +45,18 @@ def prepare() -> None:
     """Settings of this process that the experiment needs."""
     torch._inductor.config.force_disable_caches = True
     torch._dynamo.config.recompile_limit = max(_MODES_OF_ONE_CODE, torch._dynamo.config.recompile_limit)
+
+
+def load(device: str) -> float:
+    """Load the compiler and all that it prepares once in a process; seconds.
+
+    What it compiles for that is a sum of two numbers, so that the first call of a mode is the mode's alone.
+    """
+    start = time.perf_counter()
+    with contextlib.suppress(Exception):  # the first mode meets the same, and tells it
+        torch.compile(lambda x: x + 1)(torch.ones(2, device=device))
+    torch._dynamo.reset()
+    return time.perf_counter() - start
 
 
 def compile_model(model: Model, mode: str, arguments: Arguments, finish: Callable[[], object]) -> Compiled:
@@ -87,18 +99,30 @@ class _Seen:
 @contextmanager
 def _watched() -> Iterator[_Seen]:
     """What Inductor writes and counts meanwhile."""
-    seen, log = _Seen(), getattr(compile_fx, "inductor_metrics_log", logging.getLogger("portkit"))
+    seen = _Seen()
+    log = getattr(compile_fx, "inductor_metrics_log", logging.getLogger("portkit"))
     level, propagates = log.level, log.propagate
     metrics.reset()
     log.setLevel(logging.INFO)  # only then are bytes counted
     log.propagate = False
     try:
-        with mock.patch.object(GraphLowering, "save_output_code", seen.codes.append):
+        with _handed_to(seen.codes.append):
             yield seen
         seen.moved_bytes = int(metrics.num_bytes_accessed)
     finally:
         log.setLevel(level)
         log.propagate = propagates
+
+
+@contextmanager
+def _handed_to(take: Callable[[str], None]) -> Iterator[None]:
+    """Code that Inductor writes meanwhile is handed over, by the method that it has for that."""
+    kept = GraphLowering.__dict__.get("save_output_code")
+    GraphLowering.save_output_code = staticmethod(take)
+    try:
+        yield
+    finally:
+        GraphLowering.save_output_code = kept
 
 
 def _break(reason: Any) -> Break:

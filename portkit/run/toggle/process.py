@@ -23,6 +23,7 @@ from portkit.run.toggle.child import ANSWER_FILE, REQUEST
 from portkit.store.toggled import ANSWER, Toggled
 
 _LOOK_SECONDS: Final = 0.2
+_STILL_SECONDS: Final = 5.0
 _LOG: Final = "log"
 
 Stage = Callable[[str], None]
@@ -62,6 +63,24 @@ class _End:
     seconds: float = 0.0
 
 
+class _Said:
+    """Passes stages on, and says now and then that one is still under way."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage, self._text = stage, "starting"
+        self._began = self._last = time.monotonic()
+
+    def hear(self, line: str) -> None:
+        """A stage that begins; empty where there is nothing new."""
+        now = time.monotonic()
+        if line:
+            self._text, self._began = line, now
+        elif now - self._last < _STILL_SECONDS:
+            return
+        self._last = now
+        self._stage(line or f"still {self._text}, {now - self._began:.0f} s")
+
+
 def _watched(request: ToggleRequest, folder: Path, log: IO[bytes], seconds: float, stage: Stage) -> _End:
     command = [sys.executable, "-m", "portkit.run.toggle.child", str(folder)]
     end, until = _End(seconds=seconds), time.monotonic() + seconds
@@ -70,9 +89,10 @@ def _watched(request: ToggleRequest, folder: Path, log: IO[bytes], seconds: floa
         assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError), child.stdin:
             child.stdin.write(REQUEST.dump_json(request))
+        said = _Said(stage)
         for line in _lines(child, until):
-            end.stage = line
-            stage(line)
+            end.stage = line or end.stage
+            said.hear(line)
         end.code = child.poll()
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -82,7 +102,7 @@ def _watched(request: ToggleRequest, folder: Path, log: IO[bytes], seconds: floa
 
 
 def _lines(child: subprocess.Popen[bytes], until: float) -> Iterator[str]:
-    """What the child tells, until it ends or its time is over."""
+    """What the child tells, until it ends or its time is over; an empty line where it tells nothing."""
     assert child.stdout is not None
     rest = b""
     with selectors.DefaultSelector() as selector:
@@ -99,6 +119,8 @@ def _lines(child: subprocess.Popen[bytes], until: float) -> Iterator[str]:
                 yield from (line.decode(errors="replace") for line in lines)
             elif ended:
                 return
+            else:
+                yield ""
 
 
 def _lost(request: ToggleRequest, end: _End, log: str) -> CaseError:

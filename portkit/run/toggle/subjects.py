@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
@@ -80,9 +81,31 @@ def build(subject: Subject, device: str, seed: int) -> Model:
 def same_weights(model: Model, of: Model) -> str | None:
     """Give a model the weights of another; why not, where it has others."""
     if not isinstance(model, torch.nn.Module) or not isinstance(of, torch.nn.Module):
-        return "its weights are its builder's: one of both is no torch.nn.Module"
+        return _NO_MODULE
+    return _loaded(model, of.state_dict())
+
+
+def save_weights(model: Model, path: Path) -> str | None:
+    """Leave a model's weights for another process; the file's path, or None where it has none."""
+    if not isinstance(model, torch.nn.Module):
+        return None
+    torch.save(model.state_dict(), path)
+    return str(path)
+
+
+def load_weights(model: Model, path: str | None) -> str | None:
+    """Give a model the weights of a file; why not, where it has others."""
+    if path is None or not isinstance(model, torch.nn.Module):
+        return _NO_MODULE
+    return _loaded(model, torch.load(path, weights_only=True, map_location="cpu"))
+
+
+_NO_MODULE: Final = "its weights are its builder's: one of both is no torch.nn.Module"
+
+
+def _loaded(model: torch.nn.Module, weights: Mapping[str, Any]) -> str | None:
     try:
-        model.load_state_dict(of.state_dict())
+        model.load_state_dict(weights)
     except RuntimeError as error:
         return f"its weights are its builder's: {told(error)}"
     return None

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import torch
 
-from portkit.errors import CaseError, HostError
 from portkit.model import Clock, Ratio
 from portkit.plan.baselines import EAGER
 from portkit.plan.toggle import Subject, ToggleRequest
 from portkit.run.timing.rounds import Bounds, Rounds
 from portkit.run.timing.statistics import of_rounds
-from portkit.run.timing.wall import wall_rounds
+from portkit.run.timing.wall import Sample, sample_of, wall_rounds
 from portkit.run.toggle import inductor
 from portkit.run.toggle.agreement import Judge
+from portkit.run.toggle.counters import CountedWay
 from portkit.run.toggle.counting import Counts, count
+from portkit.run.toggle.device import chosen, finish_on, name_of
+from portkit.run.toggle.remote import Remote
 from portkit.run.toggle.subjects import (
     Arguments,
     Model,
@@ -25,9 +30,11 @@ from portkit.run.toggle.subjects import (
     make_arguments,
     run,
     same_weights,
+    save_weights,
     tensors_in,
     told,
 )
+from portkit.run.toggle.variant import CALLS_BEFORE, Traced, VariantRequest
 from portkit.store.toggled import Agreement, Break, Roofs, Toggled, Way
 
 Stage = Callable[[str], None]
@@ -36,15 +43,14 @@ Stage = Callable[[str], None]
 Tensors = tuple[torch.Tensor, ...]
 
 _NO_GPU: Final = "on a CPU there is no device trace"
-_BESIDE: Final = "a variant may launch kernels beside PyTorch's dispatcher, where bytes are counted"
 
 
 @dataclass(frozen=True)
 class _Made:
-    """A way that runs."""
+    """A way, and how it is called: in this process, or in that of a variant."""
 
     way: Way
-    model: Model
+    call: Callable[[], object] | Remote
 
 
 @dataclass
@@ -59,16 +65,25 @@ class Experiment:
     request: ToggleRequest
     stage: Stage
     device: str = ""
+    loading_s: float | None = None
     nulls: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> Toggled:
         """All of it.
 
         Raises:
-            CaseError: the model, a variant or the inputs can't be used.
+            CaseError: the model or the inputs can't be used.
             HostError: the device asked for is not there.
         """
-        self.device = _device(self.request.device)
+        self.device = chosen(self.request.device)
+        with ExitStack() as ends:
+            remotes = [Remote() for _ in self.request.variants]  # they load PyTorch meanwhile
+            for remote in remotes:
+                ends.callback(remote.close)
+            folder = Path(ends.enter_context(TemporaryDirectory(prefix="portkit-variants-")))
+            return self._run(remotes, folder)
+
+    def _run(self, remotes: Sequence[Remote], folder: Path) -> Toggled:
         self.stage("building the model")
         arguments = make_arguments(self.request.inputs, self.device, self.request.seed)
         model = self._build(self.request.model)
@@ -76,11 +91,14 @@ class Experiment:
         judge = self._judge(model, arguments, eager)
         counts = self._counts(model, arguments)
         breaks = self._breaks(model, arguments)
-        made = [_Made(self._eager_way(counts), model)]
-        made += [self._compiled(model, mode, arguments, judge) for mode in self.request.modes]
-        made += [self._variant(each, model, arguments, judge, eager) for each in self.request.variants]
+        made = [_Made(self._eager_way(counts), _calling(model, arguments, None))]
+        made += self._all_compiled(model, arguments, judge)
+        weights = save_weights(model, folder / "weights") if remotes else None
+        made += [self._variant(remote, number, folder, weights, judge) for number, remote in enumerate(remotes)]
         self.stage("timing all ways, interleaved")
-        ways, rounds = self._timed(made, arguments)
+        ways, rounds = self._timed(made)
+        if self.request.counters:
+            ways = self._with_counters(ways)
         return self._found(ways, rounds, counts, breaks, _dtype(model, eager))
 
     # ----------------------------------------------------------------------
@@ -141,13 +159,20 @@ class Experiment:
             return Way(EAGER, nulls=dict.fromkeys(("launches", "moved_bytes"), self.nulls["counts"]))
         return Way(EAGER, launches=None if self._on_gpu else counts.operations, moved_bytes=counts.moved_bytes)
 
+    def _all_compiled(self, model: Model, arguments: Arguments, judge: Judge | None) -> list[_Made]:
+        if not self.request.modes:
+            return []
+        self.stage("loading the compiler")
+        self.loading_s = inductor.load(self.device)
+        return [self._compiled(model, mode, arguments, judge) for mode in self.request.modes]
+
     def _compiled(self, model: Model, mode: str, arguments: Arguments, judge: Judge | None) -> _Made:
         self.stage(f"compiling, mode {mode}")
         way = Way(f"compile {mode}", mode)
         try:
             compiled = inductor.compile_model(model, mode, arguments, self._finish)
         except Exception as error:  # the compiler's own, in any of its stages
-            return _Made(replace(way, failed=f"torch.compile fails: {told(error)}"), model)
+            return _Made(replace(way, failed=f"torch.compile fails: {told(error)}"), lambda: None)
         code = compiled.code
         way = replace(
             way,
@@ -157,37 +182,18 @@ class Experiment:
             moved_bytes=compiled.moved_bytes,
             nulls=compiled.nulls,
         )
-        return _Made(self._judged(way, tensors_in(compiled.result), judge), compiled.model)
+        way = self._judged(way, tensors_in(compiled.result), judge)
+        return _Made(way, _calling(compiled.model, arguments, mode))
 
-    def _variant(
-        self, subject: Subject, model: Model, arguments: Arguments, judge: Judge | None, eager: Tensors
-    ) -> _Made:
+    def _variant(self, remote: Remote, number: int, folder: Path, weights: str | None, judge: Judge | None) -> _Made:
+        subject = self.request.variants[number]
         self.stage(f"building variant {subject.name}")
-        variant = self._build(subject)
-        nulls = {"moved_bytes": _BESIDE}
-        if why := same_weights(variant, model):
-            nulls["weights"] = why
-        if judge and not _still(model, arguments, eager):
-            raise CaseError(
-                "building this variant changed the results of the model itself",
-                place=subject.text,
-                remedy="patch the instance that it returns, and no class or function of a module",
-            )
-        way = Way(subject.name, nulls=nulls)
-        try:
-            result = run(variant, arguments, subject)
-        except CaseError as error:
-            return _Made(replace(way, failed=_why_not(error)), variant)
-        return _Made(self._judged(self._operations(way, variant, arguments), result, judge), variant)
-
-    def _operations(self, way: Way, variant: Model, arguments: Arguments) -> Way:
-        """On a CPU, what PyTorch dispatches is all there is."""
-        if self._on_gpu:
-            return way
-        try:
-            return replace(way, launches=count(lambda: arguments.call(variant)).operations)
-        except Exception as error:  # as of a variant that is compiled
-            return replace(way, nulls={**way.nulls, "launches": f"operations could not be counted: {told(error)}"})
+        result = str(folder / f"result-{number}")
+        asked = VariantRequest(subject, self.request.inputs, self.device, self.request.seed, weights, result)
+        way = remote.build(asked)
+        if way.failed is None:
+            way = self._judged(way, remote.result(asked), judge)
+        return _Made(way, remote)
 
     def _judged(self, way: Way, result: Tensors, judge: Judge | None) -> Way:
         if judge is None:
@@ -198,32 +204,43 @@ class Experiment:
     # ----------------------------------------------------------------------
     # Time
 
-    def _timed(self, made: Sequence[_Made], arguments: Arguments) -> tuple[tuple[Way, ...], Rounds[float]]:
-        functions = {
-            each.way.name: _calling(each.model, arguments, each.way.mode) for each in made if each.way.failed is None
-        }
-        bounds = Bounds(self.request.seconds, fewest=8, least=20, step=4)
-        rounds = wall_rounds(functions, bounds, self._finish)
-        clocks, slower = of_rounds({name: rounds.column(name) for name in functions}, EAGER)
+    def _timed(self, made: Sequence[_Made]) -> tuple[tuple[Way, ...], Rounds[float]]:
+        ready = [each for each in made if each.way.failed is None]
+        before = CALLS_BEFORE if any(isinstance(each.call, Remote) for each in ready) else 0
+        samples = {each.way.name: self._sample(each.call, before) for each in ready}
+        rounds = wall_rounds(samples, Bounds(self.request.seconds, fewest=8, least=20, step=4))
+        clocks, slower = of_rounds({name: rounds.column(name) for name in samples}, EAGER)
         speedups = {name: _inverse(ratio) for name, ratio in slower.items()}
-        ways = [_with_time(each.way, clocks, speedups) for each in made]
-        return tuple(self._with_trace(ways, functions)), rounds
+        timed = [replace(each, way=_with_time(each.way, clocks, speedups)) for each in made]
+        return tuple(self._with_trace(timed)), rounds
 
-    def _with_trace(self, ways: Sequence[Way], functions: Mapping[str, Callable[[], object]]) -> Iterator[Way]:
+    def _sample(self, call: Callable[[], object] | Remote, before: int) -> Sample:
+        return call.sample if isinstance(call, Remote) else sample_of(call, self._finish, calls_before=before)
+
+    def _with_trace(self, made: Sequence[_Made]) -> Iterator[Way]:
         if not self._on_gpu:
-            yield from (_without(way, _NO_GPU, "kernel_ms") for way in ways)
+            yield from (_without(each.way, _NO_GPU, "kernel_ms") for each in made)
             return
-        from portkit.run.toggle.gpu import traced  # noqa: PLC0415 - needs Triton, which a CPU may lack
-
         self.stage("tracing kernels")
-        try:
-            found = traced(functions)
-        except Exception as error:  # a TraceError, or the driver's own
-            yield from (_without(way, told(error), "kernel_ms", "launches") for way in ways)
-            return
-        for way in ways:
-            one = found.get(way.name)
-            yield replace(way, kernel_ms=one.kernel_ms, launches=one.launches) if one else way
+        here = {
+            each.way.name: each.call for each in made if each.way.failed is None and not isinstance(each.call, Remote)
+        }
+        found = _traced_here(here)
+        for each in made:
+            if each.way.failed is not None:
+                yield each.way
+            else:
+                yield _with_kernels(
+                    each.way, each.call.trace() if isinstance(each.call, Remote) else found[each.way.name]
+                )
+
+    def _with_counters(self, ways: Sequence[Way]) -> tuple[Way, ...]:
+        if not self._on_gpu:
+            return tuple(_without(way, "a CPU has no counters of this kind", "dram_bytes") for way in ways)
+        from portkit.run.toggle.gpu import count_here  # noqa: PLC0415 - needs Triton, which a CPU may lack
+
+        found = count_here(self.request, self.stage)
+        return tuple(_with_counted(way, found.get(way.name)) for way in ways)
 
     def _roofs(self, dtype: str) -> Roofs | None:
         if not self._on_gpu:
@@ -249,7 +266,7 @@ class Experiment:
         return Toggled(
             model=self.request.model.text,
             inputs=self.request.inputs,
-            device=self._device_name(),
+            device=name_of(self.device),
             on_gpu=self._on_gpu,
             torch=str(torch.__version__),
             dtype=dtype,
@@ -258,6 +275,7 @@ class Experiment:
             flops=counts.flops if counts else None,
             rounds=len(rounds.rounds),
             settled=rounds.settled,
+            loading_s=self.loading_s,
             roofs=self._roofs(dtype),
             nulls=self.nulls,
         )
@@ -270,34 +288,29 @@ class Experiment:
         return self.device == "cuda"
 
     def _finish(self) -> None:
-        if self._on_gpu:
-            torch.cuda.synchronize()
-
-    def _device_name(self) -> str:
-        if self._on_gpu:
-            return str(torch.cuda.get_device_name())
-        return f"CPU ({torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads)"
+        finish_on(self.device)()
 
 
-def _device(asked: str | None) -> str:
-    there = torch.cuda.is_available()
-    if asked == "cuda" and not there:
-        raise HostError("PyTorch sees no GPU here", remedy="leave --device out, or give --device cpu")
-    return asked or ("cuda" if there else "cpu")
+def _traced_here(calls: Mapping[str, Callable[[], object]]) -> Mapping[str, Traced]:
+    from portkit.run.toggle.gpu import traced  # noqa: PLC0415 - needs Triton, which a CPU may lack
 
-
-def _why_not(error: CaseError) -> str:
-    """Why a variant does not run; Triton's own words do not say it."""
-    no_gpu = "active drivers" in error.message and not torch.cuda.is_available()
-    return "its kernels are Triton's, which need a GPU, and there is none here" if no_gpu else error.message
-
-
-def _still(model: Model, arguments: Arguments, eager: Tensors) -> bool:
-    """Whether a model gives the results that it gave before."""
     try:
-        return Judge(eager, None).judge(tensors_in(arguments.call(model))).right
-    except Exception:  # patched with what does not run here
-        return False
+        found = traced(calls)
+    except Exception as error:  # a TraceError, or the driver's own
+        return dict.fromkeys(calls, Traced(None, None, told(error)))
+    return {name: Traced(each.kernel_ms, each.launches) for name, each in found.items()}
+
+
+def _with_counted(way: Way, counted: CountedWay | None) -> Way:
+    if counted is None or way.failed is not None:
+        return way
+    return _without(way, counted.why, "dram_bytes") if counted.why else replace(way, dram_bytes=counted.dram_bytes)
+
+
+def _with_kernels(way: Way, traced: Traced) -> Way:
+    if traced.why:
+        return _without(way, traced.why, "kernel_ms", "launches")
+    return replace(way, kernel_ms=traced.kernel_ms, launches=traced.launches)
 
 
 def _kept(tensors: Tensors) -> Tensors:

@@ -62,6 +62,20 @@ def walk(x_ptr, out_ptr, columns, CHUNK: tl.constexpr):
     tl.store(out_ptr, total)
 
 
+@triton.jit
+def quantize(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    tl.store(out_ptr + columns, tl.load(x_ptr + columns).to(tl.float8e5))
+
+
+@triton.jit
+def move(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + columns)
+    y = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
+    tl.store(out_ptr + columns, y)
+
+
 def copying(*, wide=False, policy=""):
     def copy(x):
         out = torch.empty_like(x)
@@ -86,6 +100,18 @@ def divided(x):
 def walked(x):
     out = torch.empty(1, dtype=torch.float32, device=x.device)
     walk[(1,)](x, out, x.numel(), CHUNK=2048)
+    return out
+
+
+def quantized(x):
+    out = torch.empty_like(x, dtype=torch.float8_e5m2)
+    quantize[(1,)](x, out, BLOCK=128)
+    return out
+
+
+def moved(x):
+    out = torch.empty_like(x)
+    move[(1,)](x, out, BLOCK=128)
     return out
 
 
@@ -124,3 +150,5 @@ dividing = declare("dividing", divided)
 calling = declare("calling", asinh)
 specializing = declare("specializing", specialized, "float16")
 walking = declare("walking", walked)
+quantizing = declare("quantizing", quantized)
+moving = declare("moving", moved)
