@@ -54,10 +54,16 @@ def listed(place: str) -> None:
                 pl.col("triton").drop_nulls().unique().sort().str.join(", "),
                 pl.len().alias("rows"),
                 pl.col("case").n_unique().alias("kernels"),
-                pl.col("target").unique().sort().str.join(" ").alias("targets"),
+                pl.col("target").n_unique().alias("targets"),
+                pl.col("target")
+                .filter(pl.col("evidence") == "measured")
+                .unique()
+                .sort()
+                .str.join(" ")
+                .alias("measured"),
             )
             .sort("started", "run_id")
-            .select("run_id", "rows", "kernels", "targets", "triton", "torch", "driver", "portkit")
+            .select("run_id", "rows", "kernels", "targets", "measured", "triton", "torch", "driver", "portkit")
             .collect()
         )
     click.echo(tabulate(nights.rows(), headers=nights.columns, missingval="–", disable_numparse=True))

@@ -18,6 +18,8 @@ from portkit.ci.gitlab import pipeline
 from portkit.ci.templates import actions
 from portkit.cli import main
 from portkit.errors import FleetError
+from portkit.fleet.ci_format import WorkflowFormat
+from portkit.fleet.fleet_format import CiFormat
 from portkit.fleet.site import read_fleet
 from portkit.targets.catalog import load_catalog
 
@@ -298,3 +300,8 @@ def test_merge_and_gate_follow_a_place_that_failed_and_no_merge_request(pipe):
     assert "rules" not in pipe["builds"]
     assert pipe["gate"]["allow_failure"] == {"exit_codes": [3]}
     assert "cache" not in pipe["merge"]
+
+
+def test_the_page_has_every_key_of_ci():
+    page = (ROOT / "docs/nightly.md").read_text(encoding="utf-8")
+    assert [key for key in (*WorkflowFormat.model_fields, *CiFormat.model_fields) if key not in page] == []

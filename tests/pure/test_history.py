@@ -82,8 +82,8 @@ def test_list_tells_the_nights(kept, capsys):
     capsys.readouterr()
     assert main(["history", "list"]) == 0
     head, _, first, second = capsys.readouterr().out.splitlines()
-    assert head.split() == ["run_id", "rows", "kernels", "targets", "triton", "torch", "driver", "portkit"]
-    assert first.split() == [FIRST, "2", "1", "h200", "mi300x", "3.6.0", "2.8.0", "570.86", "0.1.0"]
+    assert head.split() == ["run_id", "rows", "kernels", "targets", "measured", "triton", "torch", "driver", "portkit"]
+    assert first.split() == [FIRST, "2", "1", "2", "h200", "3.6.0", "2.8.0", "570.86", "0.1.0"]
     assert "3.7.1" in second
 
 
