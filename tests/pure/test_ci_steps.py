@@ -394,3 +394,29 @@ def test_a_value_with_shell_in_it_stays_a_value(tmp_path):
     evil = "$(touch pwned) `touch pwned`; touch pwned"
     shell(step("run", "Preflight and run"), tmp_path, "exit 0", **place(TARGET=evil, MATRIX=evil, REPORTS=evil))
     assert not (tmp_path / "pwned").exists()
+
+
+GITLAB = YAML(typ="safe").load(NIGHTLY.parents[2] / "docs/examples/gitlab-ci.yml")
+
+
+@pytest.mark.parametrize(
+    ("code", "accept", "expected"), [(0, "", 0), (1, "", 1), (1, "true", 0), (2, "true", 2), (3, "", 3)]
+)
+def test_gitlabs_gate_keeps_code_3_for_the_pipeline_to_allow(tmp_path, code, accept, expected):
+    (tmp_path / "baseline.zip").touch()
+    done = shell(GITLAB["gate"]["script"][1], tmp_path, f"echo verdict > gate.md; exit {code}", PORTKIT_ACCEPT=accept)
+    assert done.returncode == expected
+    assert done.stdout.startswith("verdict\n")
+
+
+def test_gitlabs_first_night_has_no_gate(tmp_path):
+    done = shell(GITLAB["gate"]["script"][1], tmp_path, "exit 9")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_place_of_gitlab_fails_without_a_report(tmp_path):
+    last = GITLAB["run h200"]["script"][-1]
+    (tmp_path / "night/7").mkdir(parents=True)
+    assert shell(last, tmp_path, "", CI_JOB_ID="7").returncode != 0
+    (tmp_path / "night/7/a.jsonl").touch()
+    assert shell(last, tmp_path, "", CI_JOB_ID="7").returncode == 0
