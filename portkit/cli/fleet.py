@@ -17,7 +17,7 @@ from portkit.analysis.rows import comparison
 from portkit.cli.names import names
 from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, terminal_width, write
 from portkit.errors import FleetError
-from portkit.fleet.conclude import exit_code, expected_targets, failed_cells, job_states
+from portkit.fleet.conclude import causes, exit_code, expected_targets, job_states, red_records
 from portkit.fleet.drive import Driver, fleet_of, open_jobs
 from portkit.fleet.engine import check_engine
 from portkit.fleet.reframe_site import site, site_text
@@ -175,10 +175,11 @@ def _conclude(run: FleetRun, fleet: Fleet, output: Path | None, layout: str) -> 
     else:
         _put_table(dataset, expected_targets(states), output, layout)
     click.echo(f"\n{_job_table(run, fleet)}")
-    for cause, labels in (failed_cells(dataset) if dataset else {}).items():
+    red = red_records(states, dataset)
+    for cause, labels in causes(red).items():
         more = f" and {len(labels) - CELLS_SHOWN} more" if len(labels) > CELLS_SHOWN else ""
         click.echo(f"{cause}: {', '.join(labels[:CELLS_SHOWN])}{more}")
-    code = exit_code(states, dataset)
+    code = exit_code(states, red)
     click.echo(f"reports: {run.reports}   exit code {code}")
     return code
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 from portkit.fleet.runs import Attempt, Cause, FleetJob, FleetRun
 from portkit.fleet.site import Fleet, Place
 from portkit.model import Record
-from portkit.store.merge import Dataset, Row
+from portkit.store.merge import Dataset
 
 EXIT_CELLS: Final = 1
 """A cell failed, which is the kernel's fault."""
@@ -52,7 +53,7 @@ def job_states(run: FleetRun, fleet: Fleet) -> tuple[JobState, ...]:
     return tuple(JobState(job, places[job.place], tuple(attempts[job.name])) for job in run.jobs())
 
 
-def expected_targets(states: tuple[JobState, ...]) -> tuple[str, ...]:
+def expected_targets(states: Sequence[JobState]) -> tuple[str, ...]:
     """What the merged table must have rows of; those that are missing get a column that says so."""
     return tuple(dict.fromkeys(state.place.expected for state in states if state.failed or not _is_absent(state)))
 
@@ -61,23 +62,42 @@ def _is_absent(state: JobState) -> bool:
     return state.last is not None and state.last.cause in _ABSENT
 
 
-def failed_cells(dataset: Dataset) -> Mapping[str, tuple[str, ...]]:
-    """Status and cause → labels of the cells, of rows that are neither good nor as the matrix expects."""
+def red_records(states: Sequence[JobState], dataset: Dataset | None) -> tuple[tuple[str, Record], ...]:
+    """Job and record of what is neither good nor as the matrix expects, of each job's newest reports.
+
+    A merged row shows one run of a cell; here every job speaks for itself, since a kernel that
+    hangs on one of two hosts is a failure.
+    """
+    jobs = dict(_newest_runs(states))
+    records = _every_record(dataset) if dataset else ()
+    red = [(jobs[record.run_id], record) for record in records if record.run_id in jobs and _is_red(record)]
+    return tuple(sorted(red, key=lambda each: (each[0], each[1].cell.label(each[1].evidence))))
+
+
+def _newest_runs(states: Sequence[JobState]) -> Iterator[tuple[str, str]]:
+    """Run id and job, of the last attempt that brought a report."""
+    for state in states:
+        brought = [attempt for attempt in state.attempts if attempt.reports]
+        for report in brought[-1].reports if brought else ():
+            yield PurePosixPath(report).stem, state.job.name
+
+
+def _every_record(dataset: Dataset) -> Iterator[Record]:
+    for row in (*dataset.rows, *dataset.drift):
+        yield from (row.record, *row.other_runs)
+
+
+def _is_red(record: Record) -> bool:
+    status = record.outcome.status
+    return not status.good and not status.skipped and status is not record.expected
+
+
+def causes(red: Iterable[tuple[str, Record]]) -> Mapping[str, tuple[str, ...]]:
+    """Status and cause, with the job → labels of the cells."""
     cells: dict[str, list[str]] = defaultdict(list)
-    for record in _unexpected(dataset):
-        cells[_cause(record)].append(f"{record.cell.label(record.evidence)}")
-    return {cause: tuple(labels) for cause, labels in sorted(cells.items())}
-
-
-def _unexpected(dataset: Dataset) -> Iterator[Record]:
-    for row in dataset.rows:
-        if _is_red(row):
-            yield row.record
-
-
-def _is_red(row: Row) -> bool:
-    status = row.record.outcome.status
-    return not status.good and not status.skipped and status is not row.record.expected
+    for job, record in red:
+        cells[f"{job}: {_cause(record)}"].append(record.cell.label(record.evidence))
+    return {cause: tuple(labels) for cause, labels in cells.items()}
 
 
 def _cause(record: Record) -> str:
@@ -85,9 +105,8 @@ def _cause(record: Record) -> str:
     return f"{record.outcome.status} ({record.outcome.stage}): {words[0]}".rstrip(": ")
 
 
-def exit_code(states: tuple[JobState, ...], dataset: Dataset | None) -> int:
+def exit_code(states: Sequence[JobState], red: Sequence[tuple[str, Record]]) -> int:
     """0 where all is there and good; what a CI system reads otherwise, as of ``portkit gate``."""
-    red = [row.record for row in dataset.rows if _is_red(row)] if dataset else []
-    if any(not record.outcome.no_verdict for record in red):
+    if any(not record.outcome.no_verdict for _, record in red):
         return EXIT_CELLS
     return EXIT_LOST if red or any(state.failed for state in states) else 0

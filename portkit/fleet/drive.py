@@ -14,7 +14,8 @@ from portkit.fleet import scheduler
 from portkit.fleet.engine import run_engine
 from portkit.fleet.harvest import Found, gather, judge, names
 from portkit.fleet.job import job_files, options_of, outer_seconds
-from portkit.fleet.mirror import EVERY_SECONDS, Mirror, fetch, forget
+from portkit.fleet.mirror import EVERY_SECONDS, Mirror
+from portkit.fleet.on_host import end_job, fetch, forget
 from portkit.fleet.reframe_site import site
 from portkit.fleet.runs import Attempt, FleetJob, FleetRun, new_nonce
 from portkit.fleet.site import Fleet, Host, Local, Partition, read_fleet
@@ -88,7 +89,9 @@ class Driver:
                 failures = run_engine(self._run.attempt_folder(number), site(self._fleet), self._say)
         except KeyboardInterrupt:
             for each in sent:
-                self._keep(each, number, "stopped by the user", wait=False)
+                self._end(each, number)
+            for each in sent:
+                self._keep(each, number, "stopped by the user")
             raise
         return [self._keep(each, number, failures.get(each.job.name, "")) for each in sent]
 
@@ -122,10 +125,18 @@ class Driver:
             if isinstance(each.place, Host)
         }
 
-    def _keep(self, sent: _Sent, number: int, failure: str, *, wait: bool = True) -> Attempt:
+    def _end(self, sent: _Sent, number: int) -> None:
+        """End a job that was stopped, whatever ReFrame did about it."""
+        slurm_number = self._run.job_folder(number, sent.job) / "number"
+        if not isinstance(sent.place, Partition):
+            end_job(sent.place, sent.nonce)
+        elif slurm_number.exists():
+            scheduler.cancel(slurm_number.read_text())
+
+    def _keep(self, sent: _Sent, number: int, failure: str) -> Attempt:
         """What came of an attempt, written down."""
         folder = self._run.job_folder(number, sent.job)
-        if wait and isinstance(sent.place, Partition):
+        if isinstance(sent.place, Partition):
             self._wait_for(folder, sent.job.name)
         if isinstance(sent.place, Host):
             self._fetch_rest(sent.place, sent.nonce, folder)
@@ -158,9 +169,10 @@ class Driver:
     def _fetch_rest(self, host: Host, nonce: str, folder: Path) -> None:
         """What a host still has of a job whose connection was lost; then its folder there is removed."""
         stage = folder / "stage"
-        brought = stage.exists() and (Path(stage.read_text()) / "outcome").exists()
-        if brought or fetch(host, nonce, folder / "mirror", blobs=True):
-            forget(host, nonce)
+        if not (stage.exists() and (Path(stage.read_text()) / "outcome").exists()):
+            end_job(host, nonce)
+            fetch(host, nonce, folder / "mirror", blobs=True)
+        forget(host, nonce)
 
 
 def _concluded(sent: _Sent, number: int, found: Found, into: Path) -> Attempt:

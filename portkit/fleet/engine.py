@@ -21,7 +21,8 @@ OLDEST: Final = "4.10"
 
 _CHECKS: Final = Path(__file__).parent / "checks.py"
 _START: Final = "import sys; from reframe.frontend.cli import main; sys.exit(main())"
-_GRACE_SECONDS: Final = 60.0
+_GRACE_SECONDS: Final = 20.0
+"""What ReFrame may take to cancel its jobs; of those over ssh it does not always see the end."""
 
 Say = Callable[[str], None]
 

@@ -71,6 +71,7 @@ clear_or_quarantine() {
     done
     local name unit
     name=$(tr '\0\n' '  ' <"/proc/${left[0]}/cmdline" 2>/dev/null)
+    name=${name% }
     for unit in "${units[@]}"; do
         printf '%s %s %s %s\n' "$(cat /proc/sys/kernel/random/boot_id)" "${left[0]}" "$(start_time "${left[0]}")" \
             "${name:0:60}" >"$state/$unit.quarantine"
@@ -162,6 +163,7 @@ benchmark() {
 
 main() {
     say nonce "$nonce"
+    say pid $$
     say started "$(date +%s)"
     say node "${SLURMD_NODENAME:-}"
     say job "${SLURM_JOB_ID:-}"

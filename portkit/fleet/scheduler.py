@@ -37,6 +37,11 @@ def ask(job_id: str) -> dict[str, str]:
     return {name: value for name, value in said.items() if value not in ("", "(null)", "None", "N/A")}
 
 
+def cancel(job_id: str) -> None:
+    """Ask Slurm to end a job; one that has ended already stays as it is."""
+    _answer("scancel", job_id)
+
+
 def text(said: Said) -> str:
     """One line for people: state, reason, node."""
     if not said:

@@ -2,20 +2,18 @@
 
 Variables say how: PLAYED_GPUS (visible SKUs, with commas), PLAYED_CELLS, PLAYED_TIMEOUTS (cells that are over their
 limit), PLAYED_STOP_AFTER (records after which it does nothing more, as long as PLAYED_STOP_FILE is there),
-PLAYED_NONCE (word of the header), PLAYED_DEAF (no signal but SIGKILL ends it), PLAYED_CODE (of pytest).
+PLAYED_NONCE (word of the header), PLAYED_DEAF (no signal but SIGKILL ends it), PLAYED_CODE (of pytest),
+PLAYED_LEAVE (file for the number of a process that is left running).
 """
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
-from factories import header, host, record
-
-from portkit.fleet.preflight import EXIT_WRONG, difference
 from portkit.model import Device, Outcome, Status
-from portkit.store.journal import Journal, new_run_id, utc_now
 
 
 def variable(name, default):
@@ -32,12 +30,20 @@ def devices():
 
 
 def preflight():
+    from portkit.fleet.preflight import EXIT_WRONG, difference
+
     told = difference(option("--target"), int(option("--count")), devices())
     print(told or "as expected")
     return EXIT_WRONG if told else 0
 
 
 def benchmark():
+    from factories import header, host, record
+
+    from portkit.store.journal import Journal, new_run_id, utc_now
+
+    if leave := variable("LEAVE", ""):
+        Path(leave).write_text(str(subprocess.Popen(["setsid", "sleep", "300"]).pid))
     cells, stop = int(variable("CELLS", "3")), int(variable("STOP_AFTER", "0"))
     target = option("--portkit-target")
     run = header(

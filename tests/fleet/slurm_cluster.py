@@ -40,7 +40,9 @@ SelectTypeParameters=CR_Core
 SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0
 MpiDefault=none
 GresTypes=gpu
-SlurmdTimeout=6
+SlurmdTimeout=8
+MessageTimeout=4
+TCPTimeout=1
 SlurmctldTimeout=10
 InactiveLimit=0
 KillWait=2
@@ -78,6 +80,7 @@ class Cluster:
         self._run("slurmctld", "slurmctld", "-D", "-c")
         for node in self.nodes:
             self.start_node(node)
+        self.ask("scontrol", "update", f"nodename={node}", "state=resume")
         _until(self._all_idle, 30, self._why_not)
         return self
 
@@ -99,6 +102,10 @@ class Cluster:
             for pid in lost:
                 _kill(pid, signum)
         daemon.wait()
+
+    def say_down(self, node: str) -> None:
+        """What a health check tells the controller, which would find out itself some seconds later."""
+        self.ask("scontrol", "update", f"nodename={node}", "state=down", "reason=power lost")
 
     def revive(self, node: str) -> None:
         """Start a node that was killed."""

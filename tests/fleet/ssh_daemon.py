@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -24,6 +26,7 @@ PasswordAuthentication no
 PermitRootLogin yes
 StrictModes no
 LogLevel ERROR
+Subsystem sftp internal-sftp
 """
 
 _CLIENT = """\
@@ -70,6 +73,11 @@ class Daemon:
         self.config.write_text(_CLIENT.format(**names))
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
+        return self.start_again()
+
+    def start_again(self) -> Daemon:
+        """Start it with the keys and the port that it has."""
+        self.stop()
         sshd = shutil.which("sshd", path=_path())
         log = (self.folder / "sshd.log").open("ab")
         self._process = subprocess.Popen([sshd, "-D", "-e", "-f", str(self.folder / "sshd_config")], stderr=log)
@@ -88,6 +96,14 @@ class Daemon:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def lose_power(self, mark: str) -> None:
+        """End it with every connection, and all processes with a variable of that name; it may be started again."""
+        self.stop()
+        for environment in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if any(word.startswith(f"{mark}=".encode()) for word in environment.read_bytes().split(b"\0")):
+                    os.kill(int(environment.parent.name), signal.SIGKILL)
 
     def _until_it_listens(self) -> None:
         end = time.monotonic() + 10

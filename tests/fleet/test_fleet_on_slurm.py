@@ -52,6 +52,7 @@ def test_lost_node_is_named_and_the_job_goes_to_another(slurm, played, tmp_path)
     (played.folder / "fleet.yaml").unlink()  # a run has its own
     stop.unlink()
     slurm.kill_node(node)
+    slurm.say_down(node)
     try:
         ran = ended(process)
         first, second = played.attempts()
@@ -59,7 +60,9 @@ def test_lost_node_is_named_and_the_job_goes_to_another(slurm, played, tmp_path)
         slurm.revive(node)
     assert (first["cause"], first["records"], first["cells"]) == ("node_lost", 2, 5), ran
     assert first["scheduler"]["state"] == "NODE_FAIL"
-    assert f"Slurm: NODE_FAIL on {node}" in first["why"].replace(" (NodeDown)", "")
+    assert first["why"].startswith(f"Slurm: NODE_FAIL (NodeDown) on {node}")
+    assert "the node is DOWN" in first["why"]
+    assert "(power lost)" in first["why"]
     assert (second["cause"], second["records"]) == ("done", 5)
     assert second["scheduler"]["node"] != node
     assert ran.code == 0
