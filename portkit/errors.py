@@ -6,6 +6,8 @@
     ├── CatalogError             a targets file is wrong, or a target is unknown
     ├── WorkloadError            a workloads file is wrong, or a workload is unknown
     ├── PricesError              a prices file is wrong, or a SKU has no price
+    ├── FleetError               fleet.yaml is wrong, or a fleet can't run
+    ├── CiError                  a CI system did not answer, or its environment lacks something
     ├── ReportError              a report can't be read or written
     ├── BinaryError              a cubin or hsaco can't be read
     ├── VectorsError             a file of recorded instruction results can't be used
@@ -61,6 +63,14 @@ class WorkloadError(PortkitError):
 
 class PricesError(PortkitError):
     """A price is missing or names no GPU, or a prices file is wrong."""
+
+
+class FleetError(PortkitError):
+    """fleet.yaml can't be used as it is, or what runs a fleet is missing."""
+
+
+class CiError(PortkitError):
+    """A CI system did not answer as its documentation says, or a step lacks part of its environment."""
 
 
 class ReportError(PortkitError):

@@ -991,6 +991,7 @@ class Header:
     failures: Mapping[str, str] = field(default_factory=dict)  # kernel without rows → why its file can't be used
     modes: tuple[str, ...] = ()  # of timing that were asked for, beside the two clocks
     baselines: tuple[str, ...] | None = None  # that were asked for; None: those of the tier
+    nonce: str | None = None  # word of the job that asked for the run, by which it knows the report for its own
     schema: int = SCHEMA_VERSION
 
 

@@ -85,7 +85,7 @@ pip_install() { "$venv/bin/python" -m pip install --quiet --constraint "$1" "${@
 install_beside_torch() {
     local pins=$venv/constraints.txt
     grep -v -E '^(torch|triton|numpy)==' constraints.txt >"$pins"
-    pip_install "$pins" --ignore-installed --editable '.[test,lint,report,browser,docs]'
+    pip_install "$pins" --ignore-installed --editable '.[test,fleet,lint,report,browser,docs]'
     pip_install "$pins" --no-deps liger-kernel
     finds triton || pip_install constraints.txt --no-deps triton
     finds numpy || pip_install constraints.txt numpy
@@ -109,7 +109,7 @@ main() {
         say "environment: $venv, on $python; installs torch, which takes a while"
         rm -rf "$venv"
         "$python" -m venv "$venv"
-        pip_install constraints.txt --editable '.[run,test,liger,lint,report,browser,docs]'
+        pip_install constraints.txt --editable '.[run,test,liger,fleet,lint,report,browser,docs]'
     else
         fail "no Python 3.11 or later found among: ${PYTHON:-python3 python python3.11 …}" "install one, or name it: make PYTHON=/path/to/python3"
     fi

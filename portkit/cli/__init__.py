@@ -19,12 +19,15 @@ from portkit.errors import PortkitError
 
 COMMANDS = {
     "check": "Build any kernel for any target: what it needs there, and what differs.",
+    "ci": "Workflows that run the matrix every night, from the fleet file.",
     "diff": "Source, IR, assembly and resources of a kernel on two targets.",
     "doctor": "What this host can do, and each gap with its remedy.",
     "emulate": "Hold the instruction emulator against results that a GPU recorded.",
     "explain": "What a finding means: why, what it costs, what to change.",
     "findings": "What differs between targets, why, what it costs and what to change.",
+    "fleet": "The matrix on many hosts, merged.",
     "gate": "Fail where a kernel became slower or worse than in a baseline.",
+    "history": "Nights kept as Parquet, in a folder or an object store.",
     "init": "A matrix and one case to start from.",
     "merge": "Merge reports of any number of hosts into one table.",
     "new": "A kernel case that works, with its test, to write one's own into.",
@@ -37,6 +40,7 @@ COMMANDS = {
     "sweep": "Fusion over the depth of a chain, and bytes against launches over size.",
     "targets": "The catalogue of GPUs.",
     "toggle": "Eager against torch.compile, on your own model.",
+    "trend": "A kernel over the nights, with what changed between them.",
 }
 """Name of each subcommand (module ``portkit.cli.<name>``) → its line in the help."""
 

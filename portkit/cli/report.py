@@ -19,8 +19,10 @@ from portkit.analysis.rows import Comparison, ComparisonRow, comparison
 from portkit.cli.names import count_or_all, names
 from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, write
 from portkit.plan.places import KernelPlaces, kernel_places
-from portkit.render.github import annotate, annotation_commands, job_summary, pull_request_comment
+from portkit.render.github import Annotation, annotate, annotation_commands, job_summary, pull_request_comment
+from portkit.render.gitlab import code_quality
 from portkit.render.plots import FORMATS as PLOT_FORMATS
+from portkit.render.plots.plot import Plot
 from portkit.render.table import LAYOUTS, render
 from portkit.render.terminal.console import PIPED_WIDTH, make_console
 from portkit.render.terminal.overview import FINDINGS, print_overview
@@ -30,7 +32,7 @@ PATH = click.Path(path_type=Path)
 
 OVERVIEW: Final = "overview"
 TABLES: Final = tuple(name for name in sorted(LAYOUTS) if name not in ("github", "plain"))
-LAYOUT_NAMES: Final = (OVERVIEW, *TABLES, "github", "github-comment", "github-annotations")
+LAYOUT_NAMES: Final = (OVERVIEW, *TABLES, "github", "github-comment", "github-annotations", "gitlab-code-quality")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Shown:
     comparison: Comparison
     findings: int | None  # the most that are told
     matrix: Path | None  # of the kernels' places
+    history: str | None  # earlier nights, for the page
 
 
 @click.command("report", short_help="Which kernels do not carry over and why, at a glance.")
@@ -72,6 +75,7 @@ class Shown:
 @click.option("--expect", "expected", metavar="TARGETS", default="", help="Exit with 1 where a target has no row.")
 @click.option("--reference", metavar="TARGET", help="Take ratios of all measured rows to this target.")
 @click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
+@click.option("--history", metavar="PLACE", help="Earlier nights for --html: a folder, or a path of an object store.")
 @click.option("--matrix", type=PATH, help="Matrix file that says where kernels stand.  [default: that of the reports]")
 def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     paths: tuple[Path, ...],
@@ -86,6 +90,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     expected: str,
     reference: str | None,
     triton: str | None,
+    history: str | None,
     matrix: Path | None,
 ) -> int:
     """Which kernels do not carry over and why, at a glance.
@@ -94,7 +99,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
 
     Of the layouts, github is a job's summary (>> $GITHUB_STEP_SUMMARY), github-comment the text of a
     pull request's comment, and github-annotations are remarks on the kernels' lines for a step to print;
-    the tables are those of portkit merge.
+    gitlab-code-quality are the same remarks for a merge request; the tables are those of portkit merge.
 
     With --html or --plots nothing else is shown unless asked for. Red cells do not change the exit code.
     """
@@ -105,7 +110,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     layout = _layout(layout, output)
     dataset = merge(paths, triton)
     whole = expect(comparison(dataset, reference, explain=told != 0), names(expected))
-    shown = Shown(paths, dataset, choose(whole, names(kernels), names(targets)), told, matrix)
+    shown = Shown(paths, dataset, choose(whole, names(kernels), names(targets)), told, matrix, history)
     if html is not None:
         _write_page(shown, html)
     if plots is not None:
@@ -174,8 +179,12 @@ def _is_about(finding: Finding, row: ComparisonRow) -> bool:
     return same == (row.kernel, row.direction, row.shape, row.dtype) and row.target in finding.targets
 
 
+def _annotated(shown: Shown) -> list[Annotation]:
+    return annotate(shown.comparison, _places(shown), partial(_kernel_names, shown.dataset))
+
+
 def _annotations(shown: Shown) -> str:
-    found = annotate(shown.comparison, _places(shown), partial(_kernel_names, shown.dataset))
+    found = _annotated(shown)
     return annotation_commands(found) + "\n" if found else ""
 
 
@@ -212,14 +221,27 @@ _WRITERS: Final[Mapping[str, Callable[[Shown], str]]] = {
     "github": lambda shown: job_summary(shown.comparison),
     "github-comment": lambda shown: pull_request_comment(shown.comparison),
     "github-annotations": _annotations,
+    "gitlab-code-quality": lambda shown: code_quality(_annotated(shown)) + "\n",
 }
 
 
 def _write_page(shown: Shown, file: Path) -> None:
     from portkit.render.html import page  # noqa: PLC0415 (templates are read when a page is asked for)
 
-    write(file, page(shown.comparison, shown.dataset))
+    write(file, page(shown.comparison, shown.dataset, nights=_nights(shown)))
     click.echo(f"{file}: {file.stat().st_size / 1e6:.1f} MB, for a browser", err=True)
+
+
+def _nights(shown: Shown) -> list[Plot]:
+    """Plots of earlier nights of the kernels and targets that are shown."""
+    if shown.history is None:
+        return []
+    from portkit.analysis.trend import telling  # noqa: PLC0415 (few pages have a history)
+    from portkit.render.plots.trend import trend_plots  # noqa: PLC0415
+    from portkit.store.history import reading, scan  # noqa: PLC0415
+
+    with reading(shown.history):
+        return list(trend_plots(telling(scan(shown.history), shown.comparison)))
 
 
 def _write_plots(shown: Shown, folder: Path, layout: str) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from portkit.document import Document, Kind, display_name, dotted, read_document
 from portkit.errors import MatrixError, nearest
@@ -31,6 +30,7 @@ from portkit.plan.matrix_format import (
     MatrixFormat,
     RuleFormat,
 )
+from portkit.plan.mistakes import first_mistake
 
 FULL = "full"
 """The tier that every matrix has: all axes of all kernels, unless the file narrows it."""
@@ -87,68 +87,7 @@ def _validated(document: Document) -> MatrixFormat:
     try:
         return MatrixFormat.model_validate(document.data)
     except ValidationError as error:
-        raise _first_mistake(error.errors(include_url=False), document) from None
-
-
-def _first_mistake(errors: Sequence[ErrorDetails], document: Document) -> MatrixError:
-    # A key that may be left out is a union with null: its second half is noise.
-    mistakes = [error for error in errors if error["type"] != "none_required"]
-    lines = [document.line(_location(mistake, document)) for mistake in mistakes]
-    # A key that is missing may be there under a name mistyped, which says more.
-    first = min(range(len(mistakes)), key=lambda index: (mistakes[index]["type"] == "missing", lines[index]))
-    more = sorted({line for index, line in enumerate(lines) if index != first})
-    message, remedy = _words(mistakes[first])
-    if more:
-        message += f" (other mistakes at line {', '.join(map(str, more[:5]))})"
-    return MatrixError(message, place=document.place(_location(mistakes[first], document)), remedy=remedy)
-
-
-def _location(error: ErrorDetails, document: Document) -> tuple[str | int, ...]:
-    location = document.known_part(error["loc"])
-    entry = error.get("ctx", {}).get("entry")
-    return location if entry is None else (*location, entry)
-
-
-def _words(error: ErrorDetails) -> tuple[str, str]:
-    """Message and remedy of one of pydantic's errors."""
-    kind, name = error["type"], str(error["loc"][-1]) if error["loc"] else ""
-    if kind == "mistake":
-        return error["ctx"]["message"], error["ctx"]["remedy"]
-    if kind == "extra_forbidden":
-        return f"unknown key {name!r}", nearest(name, _keys_beside(error["loc"]))
-    if kind in ("invalid_key", "string_type") and (kind == "invalid_key" or name == "[key]"):
-        return (
-            f"a key must be text, not {_type_word(error['input'])}",
-            "write a name, in quotes if YAML reads it as another type",
-        )
-    if kind == "missing":
-        return f"`{name}` is missing", f"add `{name}:`"
-    if kind == "too_short":
-        return "is empty", "name at least one, or remove the key" if len(error["loc"]) > 1 else "name at least one"
-    wanted, example = _TYPES.get(kind, (error["msg"], "see docs/matrix.md"))
-    return f"must be {wanted}, not {_type_word(error['input'])}", example
-
-
-_TYPES = {
-    "list_type": ("a list", "write the values in brackets, as [a, b]"),
-    "dict_type": ("a mapping", "write keys with values, as `key: value`"),
-    "model_type": ("a mapping", "write keys with values, as `key: value`"),
-    "string_type": ("text", "write a text; put it in quotes if YAML reads it as another type"),
-    "int_type": ("a whole number", "write a number, as `version: 1`"),
-}
-
-
-def _type_word(value: Any) -> str:
-    if value is None:
-        return "empty"
-    words = (
-        (bool, "true or false"),
-        (str, "text"),
-        (int | float, "a number"),
-        (list | tuple, "a list"),
-        (Mapping, "a mapping"),
-    )
-    return next((word for kind, word in words if isinstance(value, kind)), type(value).__name__)
+        raise first_mistake(error, document, MatrixError, _keys_beside, "docs/matrix.md") from None
 
 
 def _keys_beside(location: Sequence[str | int]) -> Iterable[str]:

@@ -123,6 +123,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="keep no source, IR and assembly of kernels beside the report; portkit diff has nothing to show then",
     )
     group.addoption(
+        "--portkit-nonce",
+        metavar="WORD",
+        help="a word that the report's header keeps, so that who asked knows it again",
+    )
+    group.addoption(
         "--portkit-wait",
         metavar="S",
         type=float,

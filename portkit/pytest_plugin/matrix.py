@@ -118,6 +118,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         count_all=config.getoption("portkit_count_all"),
         limits=_limits(config),
         texts=not config.getoption("portkit_no_texts"),
+        nonce=config.getoption("portkit_nonce"),
     )
     display = make_display(config)
     with _usage_errors():

@@ -124,6 +124,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
         for evidence, found in comparison.counts.items()
     )
     yield "; ".join(counts)
+    yield from (f"**Missing: no row of {inert(each)}.**" for each in comparison.missing)
     yield from (f"No row here was run on {GPU_OF[each]}." for each in comparison.not_measured)
 
 

@@ -163,6 +163,7 @@ class Choices:
     count_all: bool = False  # counters of baselines of compilers and libraries, too
     limits: Limits | None = None  # of time, for the counters; None: the defaults
     texts: bool = True  # keep source, IR and assembly of the kernels
+    nonce: str | None = None  # word that the header is to have
 
 
 class Run:
@@ -554,6 +555,7 @@ def _header(prepared: Prepared, cells: Sequence[PlannedCell], choices: Choices) 
         failures={name: _brief(error) for name, error in prepared.failures.items()},
         modes=choices.modes,
         baselines=choices.baselines,
+        nonce=choices.nonce,
     )
 
 

@@ -158,14 +158,27 @@ def scan(paths: Sequence[Path]) -> pl.LazyFrame:
 
 def _scan_one(path: Path) -> pl.LazyFrame:
     with damage_named([path]):
-        frame = pl.scan_parquet(path)
-        found = dict(frame.collect_schema())
-        wrong = [name for name, kind in SCHEMA.items() if found.get(name) != kind]
-        if wrong:
-            raise _refused(path, f"has no column {wrong[0]!r} of a summary, or one of another type")
-        frame = frame.select(*SCHEMA)
-        _judge(path, frame)
-    return frame
+        return judged(pl.scan_parquet(path), path, SCHEMA)
+
+
+def judged(frame: pl.LazyFrame, place: Path | str, schema: Mapping[str, type[pl.DataType]]) -> pl.LazyFrame:
+    """The columns of a schema, where they are there and every value can be.
+
+    Args:
+        frame: of one file or several.
+        place: where it comes from, for messages.
+        schema: column → type; those of :data:`SCHEMA` at least.
+
+    Raises:
+        ReportError: a column is missing, of another type or of a newer layout, or has a value that can't be.
+    """
+    found = dict(frame.collect_schema())
+    wrong = [name for name, kind in schema.items() if found.get(name) != kind]
+    if wrong:
+        raise _refused(place, f"has no column {wrong[0]!r} of a summary, or one of another type")
+    chosen = frame.select(*schema)
+    _judge(place, chosen)
+    return chosen
 
 
 @contextmanager
@@ -182,7 +195,7 @@ def damage_named(paths: Iterable[Path]) -> Iterator[None]:
         raise _refused(", ".join(map(str, paths)), f"can't be read as Parquet: {told}") from error
 
 
-def _judge(path: Path, frame: pl.LazyFrame) -> None:
+def _judge(path: Path | str, frame: pl.LazyFrame) -> None:
     """Refuse what no record can have given."""
     facts = frame.select(*_facts()).collect(engine="streaming").row(0, named=True)
     if facts["layout"] is not None and facts["layout"] > LAYOUT:

@@ -10,9 +10,10 @@ import base64
 import collections
 import dataclasses
 import gzip
+import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from portkit.analysis.findings.summary import Alike, alike
@@ -82,11 +83,18 @@ def _kind(kind: Kind) -> dict[str, Any]:
 
 
 def kernel_chunks(
-    comparison: Comparison, dataset: Dataset, summaries: Sequence[KernelSummary]
+    comparison: Comparison, dataset: Dataset, summaries: Sequence[KernelSummary], nights: Iterable[Plot] = ()
 ) -> tuple[dict[str, Any], ...]:
-    """One chunk a kernel in the order of the summaries, and a last one of what is about all kernels."""
+    """One chunk a kernel in the order of the summaries, and a last one of what is about all kernels.
+
+    Args:
+        comparison: what is shown.
+        dataset: the merged reports that it was made from.
+        summaries: of its kernels.
+        nights: plots of what one merge does not know: figures over earlier nights.
+    """
     drawn = collections.defaultdict(list)
-    for plot in plots(comparison, dataset, in_page=True):
+    for plot in itertools.chain(plots(comparison, dataset, in_page=True), nights):
         drawn[plot.page].append(_plot(plot))
     cells, left_out = _whole_cells(comparison, dataset)
     excerpts = _excerpts(comparison, dataset)

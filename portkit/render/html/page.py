@@ -6,7 +6,7 @@ import base64
 import functools
 import hashlib
 import importlib.resources
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from portkit.model import Evidence
 from portkit.render.html import sections
 from portkit.render.html.data import kernel_chunks, main_chunk, packed
 from portkit.render.plots.export import converter
+from portkit.render.plots.plot import Plot
 from portkit.render.table import EVIDENCE_MEANS
 from portkit.render.verdict import verdict
 from portkit.store.merge import Dataset
@@ -34,7 +35,7 @@ MOST_KERNELS: Final = 12
 """Kernels that the summary names; the map has all."""
 
 
-def page(comparison: Comparison, dataset: Dataset, *, title: str = TITLE) -> str:
+def page(comparison: Comparison, dataset: Dataset, *, title: str = TITLE, nights: Iterable[Plot] = ()) -> str:
     """The report as one HTML file, to be written as UTF-8.
 
     Args:
@@ -42,6 +43,7 @@ def page(comparison: Comparison, dataset: Dataset, *, title: str = TITLE) -> str
         dataset: the merged reports that it was made from: raw fields of cells, and what lies
             in the side folders of reports, come from there.
         title: of the page.
+        nights: plots of what one merge does not know: figures over earlier nights.
 
     Raises:
         HostError: Jinja2 or vl-convert is not installed (``pip install 'portkit[report]'``).
@@ -49,7 +51,7 @@ def page(comparison: Comparison, dataset: Dataset, *, title: str = TITLE) -> str
     jinja2 = _jinja2()
     kernels = kernel_summaries(comparison)
     shown, more = top(alike(comparison.findings), SHOWN)
-    chunks = kernel_chunks(comparison, dataset, kernels)
+    chunks = kernel_chunks(comparison, dataset, kernels, nights)
     pages = (*(kernel.page for kernel in kernels), None)
     whole = [[name, chunk["cells"]["rows"]] for name, chunk in zip(pages, chunks, strict=True)]
     scripts = (_vega(), _own_scripts())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from portkit.analysis.rows import Comparison
-from portkit.render.plots import cascade, chains, depth, distances, heat, roofline, sizes, speedups, variants
+from portkit.render.plots import cascade, chains, depth, distances, heat, roofline, sizes, speedups, trend, variants
 from portkit.render.plots.plot import Plot, Spec
 from portkit.store.merge import Dataset
 
@@ -33,6 +33,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "sizes": Kind(sizes.SPEC, sizes.plots, in_page=False),
     "variants": Kind(variants.SPEC, variants.plots),
     "transfers": Kind(variants.TRANSFERS, variants.transfers, targets=("of", "on")),
+    "trend": Kind(trend.SPEC, trend.plots),
     "distances": Kind(distances.SPEC, distances.plots, targets=(), runs=("one", "other")),
 }
 

@@ -4,6 +4,7 @@
 const KIND_TITLES = {
   roofline: "Roofline",
   speedups: "Speedup against each baseline",
+  trend: "Over the nights",
   depth: "Occupancy against registers",
   variants: "Variants by target",
   transfers: "Transfer penalties",

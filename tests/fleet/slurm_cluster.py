@@ -1,0 +1,192 @@
+"""A real Slurm on this host: munged, slurmctld and one slurmd a node, each with ports of its own on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
+
+_CONF = """\
+ClusterName=portkit
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={controller}
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CryptoType=crypto/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0
+MpiDefault=none
+GresTypes=gpu
+SlurmdTimeout=6
+SlurmctldTimeout=10
+InactiveLimit=0
+KillWait=2
+MinJobAge=300
+ReturnToService=2
+"""
+
+
+def missing() -> str | None:
+    """Why no Slurm can be started here; None where one can."""
+    if os.geteuid() != 0:
+        return "a Slurm is started by root alone"
+    absent = [name for name in PROGRAMS if shutil.which(name, path=_path()) is None]
+    return f"{', '.join(absent)} not installed (packages slurm-wlm and munge)" if absent else None
+
+
+def _path() -> str:
+    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+@dataclass
+class Cluster:
+    """Nodes by name, each with one fake GPU of a SKU, in a partition of the SKU's name."""
+
+    folder: Path
+    nodes: Mapping[str, str]  # node → SKU
+    _daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self) -> Cluster:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name in ("state", *(f"spool-{node}" for node in self.nodes)):
+            (self.folder / name).mkdir()
+        self._write_configuration()
+        self._start_munge()
+        self._run("slurmctld", "slurmctld", "-D", "-c")
+        for node in self.nodes:
+            self.start_node(node)
+        _until(self._all_idle, 30, self._why_not)
+        return self
+
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": _path()}
+
+    def ask(self, *command: str) -> str:
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=30, check=False)
+        return done.stdout + done.stderr
+
+    def start_node(self, node: str) -> None:
+        self._run(node, "slurmd", "-D", "-c", "-N", node)
+
+    def kill_node(self, node: str) -> None:
+        """What a loss of power leaves: neither the daemon nor any process of its jobs, and nobody told of it."""
+        daemon = self._daemons.pop(node)
+        lost = [daemon.pid, *_processes_of(node)]
+        for signum in (signal.SIGSTOP, signal.SIGKILL):  # all at once: a watcher that lives on would tell
+            for pid in lost:
+                _kill(pid, signum)
+        daemon.wait()
+
+    def revive(self, node: str) -> None:
+        """Start a node that was killed."""
+        self.start_node(node)
+        _until(self._all_idle, 60, self._why_not)
+
+    def stop(self) -> None:
+        self.ask("scancel", "--user=root", "--full", "--signal=KILL")
+        for daemon in reversed(self._daemons.values()):
+            daemon.terminate()
+        for daemon in self._daemons.values():
+            try:
+                daemon.wait(10)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+        for node in self.nodes:
+            for pid in _processes_of(node):
+                _kill(pid)
+
+    def _write_configuration(self) -> None:
+        ports = _free_ports(1 + len(self.nodes))
+        conf = _CONF.format(controller=ports[0], folder=self.folder)
+        gres = ""
+        for port, (node, sku) in zip(ports[1:], self.nodes.items(), strict=True):
+            conf += f"NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=2 Gres=gpu:{sku}:1\n"
+            gres += f"NodeName={node} Name=gpu Type={sku} File=/dev/null\n"
+        for sku in dict.fromkeys(self.nodes.values()):
+            own = ",".join(node for node, its in self.nodes.items() if its == sku)
+            conf += f"PartitionName={sku} Nodes={own} MaxTime=INFINITE State=UP\n"
+        (self.folder / "slurm.conf").write_text(conf)
+        (self.folder / "gres.conf").write_text(gres)
+
+    def _start_munge(self) -> None:
+        self.folder.chmod(0o711)
+        key = self.folder / "munge.key"
+        key.write_bytes(secrets.token_bytes(128))
+        key.chmod(0o400)
+        files = {name: str(self.folder / f"munge.{name}") for name in ("socket", "pid", "log", "seed")}
+        options = [f"--{name}{'' if name == 'socket' else '-file'}={path}" for name, path in files.items()]
+        self._run("munged", "munged", "--foreground", "--force", f"--key-file={key}", *options)
+        _until((self.folder / "munge.socket").exists, 10, lambda: "munged has no socket")
+
+    def _run(self, name: str, *command: str) -> None:
+        log = (self.folder / f"{name}.out").open("ab")
+        self._daemons[name] = subprocess.Popen(
+            command, env=self.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        log.close()
+
+    def _all_idle(self) -> bool:
+        return self.ask("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * len(self.nodes)
+
+    def _why_not(self) -> str:
+        logs = "\n".join(f"{each.name}: {each.read_text()[-2000:]}" for each in sorted(self.folder.glob("*.log")))
+        return f"not all nodes are idle:\n{self.ask('sinfo', '-N', '-l')}\n{logs}"
+
+
+def _until(met: Callable[[], bool], seconds: float, why: Callable[[], str]) -> None:
+    end = time.monotonic() + seconds
+    while not met():
+        if time.monotonic() > end:
+            raise RuntimeError(why())
+        time.sleep(0.1)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _processes_of(node: str) -> set[int]:
+    """Processes of the jobs on a node, and those that watch over them."""
+    entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    jobs = {int(entry.name) for entry in entries if f"SLURMD_NODENAME={node}" in _read(entry / "environ").split("\0")}
+    parents = {int(_read(Path("/proc", str(pid), "stat")).rpartition(") ")[2].split()[1]) for pid in jobs}
+    return jobs | {pid for pid in parents if "slurmstepd" in _read(Path("/proc", str(pid), "comm"))}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except OSError:
+        return ") x 0"
+
+
+def _kill(pid: int, signum: int = signal.SIGKILL) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signum)
