@@ -1,0 +1,19 @@
+"""All tables of instruction semantics, by family."""
+
+from __future__ import annotations
+
+from portkit.emulate.ptx.isa import barriers, compare, control, floating, halves, integer, logic, memory, warp
+from portkit.emulate.ptx.isa.registry import Table
+
+FAMILIES: dict[str, Table] = {
+    "integer": integer.TABLE,
+    "logic, moves and selection": logic.TABLE,
+    "floating point": floating.TABLE,
+    "halves and pairs": halves.TABLE,
+    "comparison": compare.TABLE,
+    "control": control.TABLE,
+    "barriers": barriers.TABLE,
+    "memory": memory.TABLE,
+    "warp": warp.TABLE,
+}
+"""Family → its table."""
