@@ -16,12 +16,9 @@ from portkit.emulate.core.findings import Fault, Finding, Halt, Kind, OverBudget
 from portkit.emulate.core.schedule import ENDED, READY, Order, Schedule
 from portkit.emulate.ptx.decode import Read, Step
 from portkit.emulate.ptx.isa.barriers import Barriers
-from portkit.emulate.ptx.isa.registry import Compiled, compile_instruction
+from portkit.emulate.ptx.isa.registry import Compiled, Pass, compile_instruction
 from portkit.emulate.ptx.machine import LANES, PARKED, SLEEPING, Machine, Mask
 from portkit.emulate.ptx.program import Program
-
-Pass = Callable[[Program, tuple[Compiled, ...]], tuple[Compiled, ...]]
-"""Changes the steps of a program, as where registers must not be touched before a wait."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +149,10 @@ class Runner:
                 machine.choose_all()
                 self._run_block(self.code.blocks[machine.uniform])
             elif not self._pick():
-                return
+                break
+        for unit in machine.units:
+            if finish := getattr(unit, "finish", None):
+                finish()
 
     def _pick(self) -> bool:
         """Run one block by the warps whose turn it is; False where all threads have ended."""

@@ -28,6 +28,7 @@ from portkit.emulate.core.memory import Contents, Memory
 from portkit.emulate.core.schedule import Schedule
 from portkit.emulate.ptx.architecture import architecture_of
 from portkit.emulate.ptx.execute import Code, Meter, Runner, build
+from portkit.emulate.ptx.isa.families import PASSES
 from portkit.emulate.ptx.machine import LANES, Machine
 from portkit.emulate.ptx.parse import parse
 from portkit.emulate.ptx.program import Parameter, Program
@@ -45,7 +46,7 @@ Attach = Callable[[Runner], None]
 @functools.lru_cache(maxsize=64)
 def load(text: str) -> Code:
     """The code of a text; kept, since a kernel is launched often."""
-    return build(parse(text))
+    return build(parse(text), PASSES)
 
 
 def pack_parameters(program: Program, values: Sequence[Value], buffers: Buffers) -> Bytes:
@@ -131,9 +132,7 @@ class Launch:
         program = self.code.program
         own = [Contents(_PARAMETERS, np.zeros(max(16, program.parameter_bytes), np.uint8))]
         own += [Contents(item.name, _initial(item.contents, item.size)) for item in program.global_variables]
-        named = [
-            (_argument_name(item.name, program), value) for item, value in zip(program.parameters, values, strict=True)
-        ]
+        named = [(f"argument {number}", value) for number, value in enumerate(values)]
         self.buffers = Buffers(named, own)
         places = self.memory.allocations
         self.parameters = pack_parameters(program, values, self.buffers)
@@ -202,11 +201,6 @@ def _initial(contents: bytes, size: int) -> Bytes:
     data: Bytes = np.zeros(max(1, size), np.uint8)
     data[: len(contents)] = np.frombuffer(contents, np.uint8)
     return data
-
-
-def _argument_name(name: str, program: Program) -> str:
-    """The parameter's own name: PTX has but a number, callers of Triton's launches give better ones."""
-    return name.removeprefix(f"{program.name}_")
 
 
 def run(

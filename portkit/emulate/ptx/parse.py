@@ -43,7 +43,7 @@ VARIABLE = re.compile(
 REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)", re.S)
 THREADS = re.compile(r"\.(?:reqntid|maxntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 ALIGNED = re.compile(r"\.align\s+(\d+)")
-ONE_LINE = (".version", ".target", ".address_size", ".file", ".loc", ".pragma")
+ONE_LINE = re.compile(r"\.(version|target|address_size|file|loc|pragma)\b")
 """Directives that end with their line; some have a semicolon."""
 JUMPS = frozenset({"bra", "brx"})
 """Instructions that name labels."""
@@ -153,8 +153,8 @@ class _Reader:
         if rest[0] in "{}":
             self._brace(rest[0], pending.line)
             return rest[1:].lstrip()
-        if rest.startswith(ONE_LINE):
-            if rest.startswith(".loc"):
+        if found := ONE_LINE.match(rest):
+            if found[1] == "loc":
                 self.source.location(rest, comment)
             return ""
         if match := LABEL.match(rest):

@@ -25,7 +25,7 @@ WIDEST = 16
 """Bytes of one access of the memory; wider ones are made of several."""
 
 HINTS = ("ca", "cg", "cs", "cv", "lu", "wb", "wt", "nc", "unified")
-ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "mmio")
+ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "seq_cst", "mmio")
 SCOPES = ("cta", "cluster", "gpu", "sys")
 SPACES = {
     "global": Space.GLOBAL,

@@ -63,6 +63,10 @@ class Compiled:
     members: Read | None = None  # lanes that run it together, by bit; None: all
 
 
+Pass: TypeAlias = Callable[[Program, tuple[Compiled, ...]], tuple[Compiled, ...]]
+"""Changes the steps of a program, as where registers must not be touched before a wait."""
+
+
 def join(tables: Iterable[Table]) -> dict[str, tuple[Entry, ...]]:
     """One table of several; rows of one name need types that tell them apart."""
     joined: dict[str, tuple[Entry, ...]] = {}
