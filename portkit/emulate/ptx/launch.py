@@ -5,6 +5,7 @@ Source: PTX ISA, "Kernel Function Parameters" and "State Spaces".
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import struct
@@ -18,6 +19,7 @@ from portkit.emulate.core.findings import (
     Fault,
     Finding,
     Halt,
+    Kind,
     OverBudget,
     TooLarge,
     Unloadable,
@@ -25,8 +27,9 @@ from portkit.emulate.core.findings import (
 )
 from portkit.emulate.core.launch import Buffers, Counts, Emulation, Grid, Options, Pointer, Value, workgroup_ids
 from portkit.emulate.core.memory import Contents, Memory
-from portkit.emulate.core.schedule import Schedule
+from portkit.emulate.core.schedule import Order, Schedule
 from portkit.emulate.ptx.architecture import architecture_of
+from portkit.emulate.ptx.check import Check, Judged, judge
 from portkit.emulate.ptx.execute import Code, Meter, Runner, build
 from portkit.emulate.ptx.isa.families import PASSES
 from portkit.emulate.ptx.machine import LANES, Machine
@@ -47,6 +50,12 @@ Attach = Callable[[Runner], None]
 def load(text: str) -> Code:
     """The code of a text; kept, since a kernel is launched often."""
     return build(parse(text), PASSES)
+
+
+@functools.lru_cache(maxsize=64)
+def judged(text: str) -> Judged:
+    """What is wrong with the code of a text whatever the data; kept as the code is."""
+    return judge(load(text))
 
 
 def pack_parameters(program: Program, values: Sequence[Value], buffers: Buffers) -> Bytes:
@@ -178,6 +187,39 @@ class Launch:
         finally:
             self.buffers.write_back()
 
+    def run_checked(self, judged: Judged) -> None:
+        """Run with the checker.
+
+        Raises:
+            Halt: as ``run``.
+        """
+        start = self.memory.contents()
+        self.attach.append(Check(judged, self.memory, self.grid, self.own_end).attach)
+        self.run()
+        if any(item.kind is Kind.WORKGROUP_RACE for item in self.findings) and self._same_both_ways(start):
+            self.findings = [item for item in self.findings if item.kind is not Kind.WORKGROUP_RACE]
+
+    def _same_both_ways(self, start: Sequence[Bytes]) -> bool:
+        """Whether memory is left the same by warps that run first to last, and last to first.
+
+        Then no race within a block has an effect, as where several warps load an element and one of them stores it.
+        """
+        left = self.memory.contents()
+        try:
+            return all(self._left_by(order, start, left) for order in (Order.FORWARD, Order.REVERSE))
+        finally:
+            self.buffers.write_back()
+
+    def _left_by(self, order: Order, start: Sequence[Bytes], expected: Sequence[Bytes]) -> bool:
+        options = dataclasses.replace(self.options, order=order, check=False)
+        again = Launch(self.code, self.grid, self.values, self.warps, self.shared_bytes, options)
+        again.memory.restore(start)
+        try:
+            again.run()
+        except Halt:
+            return False
+        return all(map(np.array_equal, again.memory.contents(), expected))
+
     def _run_chunk(self, groups: list[Grid], schedule: Schedule) -> None:
         machine = Machine(
             self.code.program, groups, self.threads, self.memory, self.options.poison, self.shared_bytes, self.grid
@@ -232,7 +274,10 @@ def run(
     try:
         launch = Launch(_code_for(text, architecture), grid, values, waves, shared_bytes, options or Options())
         launch.check_budget()
-        launch.run()
+        if launch.options.check:
+            launch.run_checked(judged(text))
+        else:
+            launch.run()
     except Halt as error:
         halt = error
     return _emulation(launch, halt, time.perf_counter() - started)

@@ -78,8 +78,12 @@ class Access:
         """Warp of each access, within the chunk."""
         return self.threads >> 5
 
+    def spread(self, of_wave: NDArray[Any]) -> NDArray[Any]:
+        """From one value for each warp of the chunk to one for each access."""
+        return of_wave[self.threads >> 5]
+
     def place(self, which: int) -> Place:
-        """Who made access number ``which``."""
+        """Who makes access number ``which``."""
         return self.machine.place(int(self.threads[which]))
 
 
