@@ -209,6 +209,11 @@ Rules = Annotated[list[T], BeforeValidator(_empty_if_null)]
 """A list that may be empty, so that its last entry can be commented out."""
 
 
+def _key(description: str) -> Any:
+    """A key that may be left out, as editors and the reference of the keys describe it."""
+    return Field(default=None, description=description)
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -216,17 +221,19 @@ class _Section(BaseModel):
 class AxesFormat(_Section):
     """Values along the axes of a kernel; a missing axis keeps all that the case declares."""
 
-    shapes: Given[Choice[ShapeText]] = None
-    dtypes: Given[Choice[DtypeName]] = None
-    variants: Given[Choice[VariantName]] = None
-    directions: Given[Choice[DirectionName]] = None
+    shapes: Given[Choice[ShapeText]] = _key(
+        "shapes to run, sizes joined by x, of as many axes as the case has; all that the case declares unless given"
+    )
+    dtypes: Given[Choice[DtypeName]] = _key("some of the dtypes that the case declares, by PyTorch's names; else all")
+    variants: Given[Choice[VariantName]] = _key("some of the variants that the case declares; else all")
+    directions: Given[Choice[DirectionName]] = _key("forward, backward, or both; else all that the case has")
 
 
 class KernelFormat(AxesFormat):
     """One kernel: where its case is declared, and its axes."""
 
-    path: Given[Text] = Field(default=None, description="kernel file, relative to the matrix file")
-    module: Given[Text] = Field(default=None, description="importable module that declares the case")
+    path: Given[Text] = _key("kernel file, relative to the matrix file; kernels/<name>.py unless given")
+    module: Given[Text] = _key("importable module that declares the case, instead of a path")
 
     @model_validator(mode="after")
     def _one_source(self) -> KernelFormat:
@@ -242,15 +249,15 @@ SELECTORS = ("kernel", "target", "direction", "shape", "dtype", "variant", "evid
 class RuleFormat(_Section):
     """Cells that a rule speaks of, and why; a missing key matches everything."""
 
-    kernel: Given[str] = None
-    target: Given[str] = None
-    dtype: Given[DtypeName] = None
-    variant: Given[VariantName] = None
-    evidence: Given[EvidenceName] = None
-    direction: Given[DirectionName] = None
-    shape: Given[ShapeText] = None
-    triton: Given[TritonRange] = Field(default=None, description="range of Triton versions, such as <3.7")
-    reason: Reason
+    kernel: Given[str] = _key("a kernel of this matrix")
+    target: Given[str] = _key("a target of this matrix, or interpreter")
+    dtype: Given[DtypeName] = _key("a dtype, by PyTorch's name")
+    variant: Given[VariantName] = _key("a variant of the case")
+    evidence: Given[EvidenceName] = _key("how the cells are known: measured, emulated, compiled or interpreted")
+    direction: Given[DirectionName] = _key("forward or backward")
+    shape: Given[ShapeText] = _key("one shape, as 4096x4096")
+    triton: Given[TritonRange] = _key("range of Triton versions, such as <3.7; elsewhere the rule does not apply")
+    reason: Reason = Field(description="why, for the report of each cell that the rule selects")
 
     @model_validator(mode="after")
     def _selects(self) -> RuleFormat:
@@ -262,18 +269,28 @@ class RuleFormat(_Section):
 class ExpectFormat(RuleFormat):
     """A known gap."""
 
-    status: GapName
+    status: GapName = Field(description="what goes wrong there; any other status, and a good one, fails")
 
 
 class MatrixFormat(_Section):
     """A whole matrix file."""
 
     version: Annotated[int, AfterValidator(_version)] = Field(
-        default=FORMAT_VERSION, json_schema_extra={"const": FORMAT_VERSION}
+        default=FORMAT_VERSION, description="version of the file's format", json_schema_extra={"const": FORMAT_VERSION}
     )
-    kernels: Annotated[dict[KernelName, KernelFormat | None], Field(min_length=1)]
-    targets: Choice[Annotated[TargetName, AfterValidator(_listed_target)]]
-    targets_files: Annotated[Rules[Text], AfterValidator(_distinct)] = []
-    tiers: dict[TierName, dict[KernelName, AxesFormat | None] | None] | None = None
-    expect: Rules[ExpectFormat] = []
-    exclude: Rules[RuleFormat] = []
+    kernels: Annotated[dict[KernelName, KernelFormat | None], Field(min_length=1)] = Field(
+        description="name of a kernel → where its case is declared, and its axes; the order is that of the cells"
+    )
+    targets: Choice[Annotated[TargetName, AfterValidator(_listed_target)]] = Field(
+        description="GPUs by their names in the catalogue, or bare architectures such as gfx1032"
+    )
+    targets_files: Annotated[Rules[Text], AfterValidator(_distinct)] = Field(
+        default=[], description="catalogue files of your own, relative to the matrix file"
+    )
+    tiers: dict[TierName, dict[KernelName, AxesFormat | None] | None] | None = _key(
+        "name of a tier → kernel → narrower axes; a kernel that is not named runs with all of its axes"
+    )
+    expect: Rules[ExpectFormat] = Field(default=[], description="known gaps; one that has closed fails")
+    exclude: Rules[RuleFormat] = Field(
+        default=[], description="cells to leave out, which the report has with the reason"
+    )

@@ -121,6 +121,18 @@ def test_schema_lists_what_is_known():
     assert not {"passed", "built", "excluded", "backend_missing"} & set(gaps)
 
 
+def test_schema_describes_every_key():
+    schema = matrix_schema()
+    parts = {"matrix": schema, **schema["$defs"]}
+    bare = [(name, key) for name, part in parts.items() for key, value in part["properties"].items() if not told(value)]
+    assert bare == []
+    assert [name for name, part in parts.items() if not part.get("description")] == []
+
+
+def told(value):
+    return len(value.get("description", "").split()) > 1
+
+
 def test_dotted():
     assert dotted(("expect", 3, "status")) == "expect[3].status"
 
