@@ -80,8 +80,8 @@ class Point:
     low: float | None  # 95 % interval of a time
     high: float | None
     node: str  # device, or host of a row without one
-    ratio: float | None  # to the point before on the same node; None where there is none
-    changes: tuple[str, ...] = ()  # since that point: "Triton 3.6.0 → 3.7.1"
+    ratio: float | None  # to the point before, of measured rows on the same device; None where there is none
+    changes: tuple[str, ...] = ()  # since that point, or the newest of any: "Triton 3.6.0 → 3.7.1"
     remarks: tuple[str, ...] = ()  # why the value may not be compared: throttled, caches not flushed
 
 
@@ -234,9 +234,10 @@ def _own_figure(rows: Sequence[Row]) -> Figure:
 
 
 def _points(rows: Sequence[Row], figure: Figure) -> Iterator[Point]:
-    before: dict[str, Row] = {}  # by node: hosts of one SKU may have versions of their own
+    before: dict[str | None, Row] = {}  # by board: hosts of one SKU may have versions of their own
     for row in rows:
-        last = before.get(row["node"])
+        board = _board(row)
+        last = before.get(board)
         yield Point(
             run_id=row["run_id"],
             started=row["started"],
@@ -246,17 +247,28 @@ def _points(rows: Sequence[Row], figure: Figure) -> Iterator[Point]:
             high=figure.high(row),
             node=row["node"],
             ratio=_ratio(figure.value(row), figure.value(last)) if last else None,
-            changes=tuple(_changes(last, row)) if last else (("another device",) if before else ()),
+            changes=tuple(_changes(last or next(reversed(before.values()), None), row, known=last is not None)),
             remarks=tuple(_remarks(row)),
         )
-        before[row["node"]] = row
+        before.pop(board, None)
+        before[board] = row  # the newest last
+
+
+def _board(row: Row) -> str | None:
+    """The device of a measured row; nothing else depends on where it was made."""
+    return row["node"] if row["evidence"] == Evidence.MEASURED.value else None
 
 
 def _ratio(now: float | None, before: float | None) -> float | None:
     return now / before if now is not None and before else None
 
 
-def _changes(before: Row, now: Row) -> Iterator[str]:
+def _changes(before: Row | None, now: Row, *, known: bool) -> Iterator[str]:
+    """What differs from the night before, on the same board where there is one."""
+    if before is None:
+        return
+    if not known:
+        yield "another device"
     on_device = now["evidence"] == Evidence.MEASURED.value
     for name, (column, word) in VERSIONS.items():
         if (on_device or name not in _OF_THE_DEVICE) and before[column] != now[column]:

@@ -74,7 +74,7 @@ def _job(job: Job) -> CommentedMap:
 def _script(job: Job) -> list[str]:
     """What the job runs; its last line fails where the run has left no report."""
     return [
-        f'{job.command} -m portkit ci preflight "$TARGET" --count "$COUNT"',
+        f'{job.command} -m portkit.fleet.preflight --matrix "$MATRIX" --target "$TARGET" --count "$COUNT"',
         FoldedScalarString(
             f'timeout --kill-after=60s "$LIMIT" {job.command} -m pytest --benchmark --portkit-matrix "$MATRIX" '
             '--portkit-tier "$TIER" --portkit-target "$TARGET" --portkit-cell-seconds "$CELL_SECONDS" '

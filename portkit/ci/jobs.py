@@ -36,7 +36,7 @@ class Job:
     image: str | None
     options: tuple[str, ...]  # of its container
     setup: str  # lines of shell that the run begins with
-    command: str  # that starts Python
+    command: str  # that starts Python, quoted for a shell
     seconds: int  # of the run, from outside
     expected: str | None  # what the merged table must have; None where the place is optional
 
@@ -66,7 +66,7 @@ def _job(place: Place, fleet: Fleet, catalog: Catalog) -> Job:
     assert place.ci is not None
     image = place.ci.image
     platform = catalog.get(place.target).architecture.platform
-    inside = "" if image or not place.container else f"{place.container} "
+    inside = [] if image else shlex.split(place.container or "")
     return Job(
         place=place.name,
         target=place.target,
@@ -75,7 +75,7 @@ def _job(place: Place, fleet: Fleet, catalog: Catalog) -> Job:
         image=image,
         options=place.ci.options or (CONTAINER_OPTIONS[platform] if image and place.count else ()),
         setup="\n".join([*place.setup, *(f"export {name}={shlex.quote(to)}" for name, to in place.env.items())]),
-        command=f"{inside}{place.python}",
+        command=shlex.join([*inside, place.python]),
         seconds=fleet.seconds.job,
         expected=None if place.optional else place.expected,
     )

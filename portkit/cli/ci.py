@@ -166,25 +166,6 @@ def watch(fleet_file: Path) -> int:
     return 1 if left else 0
 
 
-@command.command("preflight")
-@click.argument("target")
-@click.option("--count", type=int, default=1, show_default=True, help="GPUs that must be visible; 0: any.")
-def preflight(target: str, count: int) -> int:
-    """Exit with 1 unless this host shows exactly the GPUs that a job is for."""
-    from portkit.ci.preflight import wrong_devices  # noqa: PLC0415
-    from portkit.cli.doctor import gather  # noqa: PLC0415
-
-    if not count:
-        return 0
-    facts = gather()
-    if facts.host is None:
-        raise CiError(f"the host could not be probed: {facts.problems['probe']}", remedy="run `portkit doctor` there")
-    wrong = wrong_devices([device["target"] for device in facts.host["devices"]], target, count)
-    if wrong:
-        tell("error", f"{target} is not what is here", f"this host {wrong}")
-    return 1 if wrong else 0
-
-
 @command.command("baseline")
 @click.option("--artifact", required=True, help="Artifact that the run must still have.")
 @click.option("--any-result", is_flag=True, help="A run that failed will do.")

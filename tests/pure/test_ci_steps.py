@@ -1,4 +1,4 @@
-"""What the steps of the workflows call: plan, preflight, watchdog, baseline, comment; and their shell."""
+"""What the steps of the workflows call: plan, watchdog, baseline, comment; and their shell."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from ruamel.yaml import YAML
 import portkit
 from portkit.ci.jobs import expectation, github_entry, jobs
 from portkit.ci.nights import workflow_file
-from portkit.ci.preflight import wrong_devices
 from portkit.ci.runners import Presence, Runner, presence
 from portkit.ci.watch import watch
 from portkit.cli import main
-from portkit.cli.doctor import Facts
 from portkit.errors import CiError
 from portkit.fleet.site import read_fleet
 from portkit.render.github import MARKER
@@ -40,7 +38,7 @@ places:
     ci: {runner: [self-hosted, H200], image: cuda}
   - {target: mi300x, ci: {runner: [mi300x], image: rocm}}
   - {target: l4, ci: {runner: [l4], image: cuda, options: ["--gpus", "device=0 1"]}, optional: true}
-  - {target: t4, host: t4, container: "apptainer exec --nv i.sif", ci: {runner: [t4]}}
+  - {target: t4, host: t4, container: "apptainer exec --nv 'an i.sif'", ci: {runner: [t4]}}
   - {target: a100, host: a100-host}
 """
 
@@ -92,7 +90,7 @@ def test_a_place_becomes_an_entry_of_the_matrix(github):
     }
     assert mi300x["container"]["options"].startswith("--device=/dev/kfd --device=/dev/dri")
     assert l4["container"]["options"] == "--gpus 'device=0 1'"
-    assert (t4["container"], t4["command"]) == ("", "apptainer exec --nv i.sif python3")
+    assert (t4["container"], t4["command"]) == ("", "apptainer exec --nv 'an i.sif' python3")
     assert expectation(found) == "h200:measured,mi300x:measured,t4:measured"
 
 
@@ -181,42 +179,6 @@ def test_a_job_without_a_runner_is_named_with_its_labels(github, monkeypatch, ca
     told = "::error title=big has no runner::none with the labels self-hosted, H200 took the job in 1 minutes\n"
     assert capsys.readouterr().out == told
     assert "`big` still waits" in Path("summary").read_text()
-
-
-# -- preflight
-
-
-@pytest.mark.parametrize(
-    ("visible", "count", "wrong"),
-    [
-        (["h200", "h200"], 2, None),
-        ([], 1, "shows no GPU where 1 × h200 and nothing else were to be"),
-        (["h200"], 2, "shows h200 where 2 × h200 and nothing else were to be"),
-        (["h100"], 1, "shows h100 where 1 × h200 and nothing else were to be"),
-        (["h200", "h100"], 1, "shows h100, h200 where 1 × h200 and nothing else were to be"),
-    ],
-)
-def test_exactly_the_expected_gpus(visible, count, wrong):
-    assert wrong_devices(visible, "h200", count) == wrong
-
-
-@pytest.mark.parametrize(("targets", "code"), [(["h200"], 0), (["h100"], 1), ([], 1)])
-def test_preflight_asks_the_host(monkeypatch, capsys, targets, code):
-    found = Facts({"devices": [{"target": each} for each in targets]}, {})
-    monkeypatch.setattr("portkit.cli.doctor.gather", lambda: found)
-    assert main(["ci", "preflight", "h200"]) == code
-    assert ("::error title=h200 is not what is here::this host shows" in capsys.readouterr().out) == bool(code)
-
-
-def test_preflight_of_a_host_that_can_not_be_probed(monkeypatch, capsys):
-    monkeypatch.setattr("portkit.cli.doctor.gather", lambda: Facts(None, {"probe": "gave no answer within 120 s"}))
-    assert main(["ci", "preflight", "h200"]) == 2
-    assert "the host could not be probed: gave no answer" in capsys.readouterr().err
-
-
-def test_a_place_without_a_gpu_needs_no_preflight(monkeypatch):
-    monkeypatch.setattr("portkit.cli.doctor.gather", lambda: pytest.fail("asked"))
-    assert main(["ci", "preflight", "h200", "--count", "0"]) == 0
 
 
 # -- the last good night
@@ -401,15 +363,25 @@ def place(**changes):
 def test_a_place_runs_what_the_fleet_file_says_word_for_word(tmp_path):
     done = shell(step("run", "Preflight and run"), tmp_path, 'printf "[%s]" "$FROM_SETUP" "$@"; echo', **place())
     assert done.stdout.splitlines() == [
-        "[1][-m][portkit][ci][preflight][h200][--count][1]",
+        "[1][-m][portkit.fleet.preflight][--matrix][a b.yaml][--target][h200][--count][1]",
         "[1][-m][pytest][--benchmark][--portkit-matrix][a b.yaml][--portkit-tier][quick][--portkit-target][h200]"
         "[--portkit-cell-seconds][900][--portkit-report][reports/1-1]",
     ]
 
 
 def test_a_wrong_gpu_ends_the_job_before_the_run(tmp_path):
-    done = shell(step("run", "Preflight and run"), tmp_path, 'echo "$3"; [ "$3" != ci ]', **place())
-    assert (done.returncode, done.stdout) == (1, "ci\n")
+    program = (
+        'case "$2" in portkit.fleet.preflight) echo "expected 1 × h200,"; echo "none"; exit 3 ;; *) touch ran ;; esac'
+    )
+    done = shell(step("run", "Preflight and run"), tmp_path, program, **place())
+    assert (done.returncode, done.stdout) == (3, "::error title=preflight::expected 1 × h200, none\n")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_command_in_a_container_is_split_as_a_shell_splits_it(tmp_path):
+    given = place(COMMAND="python3 'an i.sif' python3")
+    done = shell(step("run", "Preflight and run"), tmp_path, 'printf "[%s]" "$1" "$2"; echo', **given)
+    assert done.stdout.splitlines() == ["[an i.sif][python3]"] * 2
 
 
 def test_a_run_over_its_time_is_ended_from_outside(tmp_path):

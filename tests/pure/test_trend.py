@@ -24,7 +24,7 @@ def place(tmp_path_factory):
     """Seven nights: Triton, then the driver, then the source change; one is wrong, one on another board."""
     folder = tmp_path_factory.mktemp("nights")
     night(folder / "reports", 1, triton="3.6.0")
-    night(folder / "reports", 2, triton="3.7.1", fused_ms=0.55, registers=40)
+    night(folder / "reports", 2, triton="3.7.1", fused_ms=0.55, registers=40, host_id="other")
     night(folder / "reports", 3, triton="3.7.1", fused_ms=0.55, registers=40, driver="580.1", portkit="0.2.0")
     night(
         folder / "reports", 4, triton="3.7.1", registers=40, driver="580.1", portkit="0.2.0", status=Status.WRONG_RESULT
@@ -71,6 +71,8 @@ def test_a_build_has_no_time_and_no_driver(place):
     (built,) = lines(scan(place), Choice(["soft*"], ["mi300x"]))
     assert (built.evidence, built.figure.name) == (Evidence.COMPILED, "registers")
     assert [point.value for point in built.points] == [32, 40, 40, 40, 40, 40, 40]
+    assert built.points[1].changes == ("Triton 3.6.0 → 3.7.1",)  # though another host built it
+    assert built.points[1].ratio == 1.25
     assert built.points[2].changes == ("portkit 0.1.0 → 0.2.0",)
 
 

@@ -11,7 +11,13 @@ from portkit.model import Direction, Evidence
 from portkit.render.plots.plot import Plot, Spec
 from portkit.store.merge import Dataset
 
-_X: Final = {"field": "started", "type": "temporal", "title": None, "axis": {"tickCount": 4, "format": "%d %b"}}
+_X: Final = {
+    "field": "started",
+    "type": "temporal",
+    "title": None,
+    "axis": {"tickCount": 4},
+    "scale": {"padding": 10},
+}
 _Y: Final = {"field": "value", "type": "quantitative", "title": None, "scale": {"zero": False, "nice": True}}
 _TOLD: Final = [{"field": name} for name in ("target", "started", "value", "status", "changes", "remarks", "run")]
 
@@ -38,7 +44,7 @@ SPEC: Final[Spec] = {
                 "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.4},
                 "encoding": {"y": {**_Y, "field": "low"}, "y2": {"field": "high"}},
             },
-            {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"y": _Y, "detail": {"field": "node"}}},
+            {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"y": _Y, "detail": {"field": "board"}}},
             {
                 "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1},
                 "encoding": {"y": _Y, "tooltip": _TOLD},
@@ -111,7 +117,7 @@ def _value(line: Line, point: Point, place: int) -> dict[str, Any]:
         "good": point.status.good,
         "changes": "; ".join(point.changes),
         "remarks": "; ".join(point.remarks),
-        "node": point.node[:8],
+        "board": point.node[:8] if line.evidence is Evidence.MEASURED else None,
         "run": point.run_id,
         "place": place,
     }
