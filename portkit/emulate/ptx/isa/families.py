@@ -20,6 +20,7 @@ from portkit.emulate.ptx.isa import (
     memory,
     mma,
     proxies,
+    tcgen05,
     tensormaps,
     warp,
     wgmma,
@@ -44,8 +45,9 @@ FAMILIES: dict[str, Table] = {
     "proxies": proxies.TABLE,
     "bulk copies": {**bulk.TABLE, **tensormaps.TABLE},
     "warpgroup matrices": wgmma.TABLE,
+    "tensor memory": tcgen05.TABLE,
 }
 """Family → its table."""
 
-PASSES: tuple[Pass, ...] = (wgmma.watched, flight.followed)
+PASSES: tuple[Pass, ...] = (wgmma.watched, tcgen05.watched, flight.followed)
 """Changes of compiled programs, in order."""

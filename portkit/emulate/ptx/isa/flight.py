@@ -45,12 +45,15 @@ class Flights:
         self.machine = machine
         units = machine.shared.bytes.size // UNIT
         self._unseen: NDArray[np.int32] = np.zeros(units, np.int32)  # thread + 1 whose write awaits a proxy fence
+        self._written: NDArray[np.int32] = np.zeros(units, np.int32)  # barriers that its block had passed by then
+        self._passed: NDArray[np.int32] = np.zeros(len(machine.groups), np.int32)
         self._readers: NDArray[np.int16] = np.zeros(units, np.int16)
         self._writers: NDArray[np.int32] = np.zeros(units, np.int32)  # number of the operation that writes
         self._operations: dict[int, Operation] = {}
         self._reading = self._count = 0
         self._last_reader: Operation | None = None
         self._others, machine.shared_observer = machine.shared_observer, self.observe
+        self._ordered, machine.synchronised = machine.synchronised, self.synchronised
 
     # -- accesses of threads
 
@@ -63,6 +66,7 @@ class Flights:
             if self._reading:
                 self._refuse_read(units, access)
             self._unseen[units] = access.threads + 1
+            self._written[units] = self._passed[self.machine.group[access.threads]]
         if self._others:
             self._others(access)
 
@@ -115,13 +119,23 @@ class Flights:
     # -- proxies
 
     def fence(self) -> None:
-        """Let the async proxy see what the selected threads wrote."""
-        if self.machine.all:
+        """Let the async proxy see what the selected threads wrote, and what others did before a barrier."""
+        machine = self.machine
+        if machine.all:
             self._unseen[:] = 0
             return
-        mine: Mask = np.zeros(self.machine.threads + 1, np.bool_)
-        mine[self.machine.selected + 1] = True
-        self._unseen[mine[self._unseen]] = 0
+        mine: Mask = np.zeros(machine.threads + 1, np.bool_)
+        mine[machine.selected + 1] = True
+        for group in np.unique(machine.group[machine.select]):
+            part = slice(group * machine.shared.stride >> _SHIFT, (group + 1) * machine.shared.stride >> _SHIFT)
+            unseen = self._unseen[part]
+            unseen[mine[unseen] | (self._written[part] < self._passed[group])] = 0
+
+    def synchronised(self, group: int) -> None:
+        """A block has passed a barrier."""
+        self._passed[group] += 1
+        if self._ordered:
+            self._ordered(group)
 
     def fenced(self, units: Offsets) -> None:
         """Count units as written by the async proxy itself."""

@@ -22,6 +22,7 @@ from portkit.emulate.ptx.decode import Decoder, Read, Step
 from portkit.emulate.ptx.isa.flight import Flights, Operation
 from portkit.emulate.ptx.isa.mma import Shape, shape_of, types_of, words_of, writer_of
 from portkit.emulate.ptx.isa.operands_shared import Tile, read_tile
+from portkit.emulate.ptx.isa.pending import PendingRegisters, judged
 from portkit.emulate.ptx.isa.registry import Compiled, Entry
 from portkit.emulate.ptx.machine import LANES, Array, Machine, Mask
 from portkit.emulate.ptx.matrix import fragments
@@ -37,75 +38,42 @@ _WARPS = 4
 _ROWS = 64
 
 
-class Products:
-    """Products under way: registers that they take and shared memory that they read."""
+class Products(PendingRegisters):
+    """Products under way: registers of their results, and shared memory that they read."""
+
+    what = "a result of wgmma {} that is not there yet: no wgmma.wait_group covers it"
 
     def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+        super().__init__(machine)
         self.flights = machine.unit(Flights)
         self.committed: NDArray[np.int64] = np.zeros(machine.threads, np.int64)
-        self._results: dict[int, NDArray[np.int64]] = {}  # register → group + 1 of each thread; 0: free
-        self._factors: dict[int, NDArray[np.int64]] = {}
-        self._changed: dict[int, Mask] = {}  # registers written since the last fence
+        self._changed: dict[Register, Mask] = {}  # registers written since the last fence
         self._reads: list[tuple[int, int, Offsets]] = []  # a thread, its group, units
 
-    # -- of other instructions
-
-    def refuse(self, site: Site, reads: Iterable[int], writes: Iterable[int]) -> None:
-        """Refuse that the selected threads touch registers of a product under way.
-
-        Raises:
-            Fault: they do.
-        """
-        if not self._results:
-            return
-        for index in reads:
-            self._refuse(site, self._results.get(index), "read")
-        for index in writes:
-            self._refuse(site, self._results.get(index), "written")
-            self._refuse(site, self._factors.get(index), "written")
-
-    def _refuse(self, site: Site, groups: NDArray[np.int64] | None, verb: str) -> None:
-        if groups is None:
-            return
-        own = groups[self.machine.select]
-        if own.any():
-            thread = int(self.machine.selected[np.argmax(own != 0)])
-            message = f"a register {verb} that a wgmma still uses: no wgmma.wait_group covers it"
-            raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
-
-    def changed(self, writes: Iterable[int]) -> None:
+    def changed(self, writes: Iterable[Register]) -> None:
         """Note registers that the selected threads have written."""
-        for index in writes:
-            if index not in self._changed:
-                self._changed[index] = np.zeros(self.machine.threads, np.bool_)
-            self._changed[index][self.machine.select] = True
+        for register in writes:
+            if register not in self._changed:
+                self._changed[register] = np.zeros(self.machine.threads, np.bool_)
+            self._changed[register][self.machine.select] = True
 
-    # -- of products
-
-    def begin(self, site: Site, results: Sequence[int], factors: Sequence[int]) -> None:
+    def begin(self, site: Site, results: Sequence[Register], factors: Sequence[Register]) -> None:
         """Take registers for a product of the open group.
 
         Raises:
             Fault: other instructions wrote them since the last fence, or a product under way writes a factor.
         """
         self._refuse_changed(site, (*results, *factors))
-        for index in factors:
-            self._refuse(site, self._results.get(index), "read")
-        for index in results:
-            self._refuse(site, self._factors.get(index), "written")
+        self.refuse(site, factors, "read")
         group = self.committed[self.machine.select] + 1
-        for table, registers in ((self._results, results), (self._factors, factors)):
-            for index in registers:
-                if index not in table:
-                    table[index] = np.zeros(self.machine.threads, np.int64)
-                table[index][self.machine.select] = group
+        for register in results:
+            self.take(register, group)
 
-    def _refuse_changed(self, site: Site, registers: Sequence[int]) -> None:
+    def _refuse_changed(self, site: Site, registers: Sequence[Register]) -> None:
         if not self._changed:
             return
-        for index in registers:
-            changed = self._changed.get(index)
+        for register in registers:
+            changed = self._changed.get(register)
             if changed is not None and changed[self.machine.select].any():
                 thread = int(self.machine.selected[np.argmax(changed[self.machine.select])])
                 message = "a wgmma takes a register that was written since the last wgmma.fence"
@@ -129,14 +97,7 @@ class Products:
 
     def wait(self, but: int) -> None:
         """End all groups of the selected threads but the last."""
-        limit = self.committed[self.machine.select] - but
-        for table in (self._results, self._factors):
-            for index in list(table):
-                groups = table[index]
-                own = groups[self.machine.select]
-                groups[self.machine.select] = np.where(own <= limit, 0, own)
-                if not groups.any():
-                    del table[index]
+        self.free(self.committed[self.machine.select] - but)
         self._end_reads(but)
 
     def _end_reads(self, but: int) -> None:
@@ -233,15 +194,14 @@ def _product_step(
         raise decoder.unsupported(f"{len(items)} registers of results")
     old, write = words_of(decoder, target), writer_of(decoder, target, Type.B32)
     compute = _sum_of(decoder, result, factors)
-    results = [item.index for item in items]
-    taken = [item.index for item in decoder.items(decoder.operands[1]) if isinstance(item, Register)]
+    taken = [item for item in decoder.items(decoder.operands[1]) if isinstance(item, Register)]
     taken = taken if factors[0].words else []
     site = decoder.site
     halves = result == "f16"
 
     def step(machine: Machine) -> None:
         products = machine.unit(Products)
-        products.begin(site, results, taken)
+        products.begin(site, items, taken)
         matrix = (fragments.tile_of_halves if halves else fragments.tile)(old(machine), 16)
         if adds is not None:
             matrix = np.where(_by_warp(machine, adds)[:, None, None], matrix, matrix.dtype.type(0))
@@ -336,45 +296,23 @@ def _wait(decoder: Decoder) -> Step:
     return lambda machine: machine.unit(Products).wait(but)
 
 
-# -- registers of products in other instructions
-
-
 def watched(program: Program, compiled: tuple[Compiled, ...]) -> tuple[Compiled, ...]:
-    """Let every instruction that touches a register of a product be judged when it runs."""
-    products = [item for item in compiled if item.instruction.opcode == "wgmma" and item.uses.writes]
-    results = {each for item in products for each in item.uses.writes}
-    factors = {
-        each
-        for item in products
-        for operand in item.instruction.operands[1:2]
-        if isinstance(operand, Vector)
-        for each in operand.items
-        if isinstance(each, Register)
-    }
-    if not results:
-        return compiled
-    return tuple(_watched(program, item, results, factors | results) for item in compiled)
+    """Let every instruction that touches a register of a product be judged when it runs.
+
+    Factors may be written again before the wait: the assembler keeps what a product under way reads.
+    """
+    products = [item for item in compiled if _is_product(item)]
+    factors = {each for item in products for each in _factors_of(item)}
+    return judged(program, compiled, Products, _is_product, factors)
 
 
-def _watched(program: Program, item: Compiled, results: set[Register], taken: set[Operand] | set[Register]) -> Compiled:
-    reads = [each.index for each in item.uses.reads if each in results]
-    writes = [each.index for each in item.uses.writes if each in taken]
-    if item.instruction.opcode == "wgmma" or not (reads or writes):
-        return item
-    site, inner = item.instruction.site, item.step
-    guard = Decoder(program, item.instruction).guard() if item.instruction.guard else None
+def _is_product(item: Compiled) -> bool:
+    return item.instruction.opcode == "wgmma" and bool(item.uses.writes)
 
-    def step(machine: Machine) -> None:
-        products = machine.unit(Products)
-        if guard is None:
-            products.refuse(site, reads, writes)
-            products.changed(writes)
-        else:
-            machine.guarded(guard(machine), lambda own: own.unit(Products).refuse(site, reads, writes))
-            machine.guarded(guard(machine), lambda own: own.unit(Products).changed(writes))
-        inner(machine)
 
-    return replace(item, step=step)
+def _factors_of(item: Compiled) -> list[Register]:
+    first = item.instruction.operands[1]
+    return [each for each in first.items if isinstance(each, Register)] if isinstance(first, Vector) else []
 
 
 TABLE: dict[str, tuple[Entry, ...]] = {

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.core.floats import bf16_to_f32
-from portkit.emulate.core.smallfloats import E2M1, E2M3, E3M2, E4M3, E5M2, SmallFloat
+from portkit.emulate.core.smallfloats import E2M1, E2M3, E3M2, E4M3, E5M2, SmallFloat, unpack
 
 Array: TypeAlias = NDArray[Any]
 
@@ -44,7 +44,7 @@ class Format:
     bits: int  # that an element fills in registers and memory
     smallest: int = 0  # exponent of the smallest normal number
     integer: bool = False
-    low: int = 0  # bits below the code, where it lies in a wider container
+    unit: int = 0  # bits of a code where 16 of them lie side by side in a unit of 16 bytes, and nothing behind them
 
     @property
     def per_word(self) -> int:
@@ -54,6 +54,8 @@ class Format:
     def codes(self, words: Array) -> Array:
         """Codes of whole words: ``uint32[..., words]`` to ``[..., words * per_word]``."""
         words = np.ascontiguousarray(words)
+        if self.unit:
+            return _codes_of_units(words, self.unit)
         if self.bits == 4:
             octets = words.view(np.uint8)
             return np.stack([octets & 15, octets >> 4], axis=-1).reshape(*octets.shape[:-1], -1)
@@ -70,6 +72,13 @@ class Format:
             return Terms(table[0].take(codes), table[1].take(codes))
         values = self.values(codes)
         return Terms(values, exponents_of(values, self.smallest))
+
+
+def _codes_of_units(words: Array, bits: int) -> Array:
+    """Codes of 4 or 6 bits of units of 16 bytes, 16 codes each."""
+    units = words.reshape(*words.shape[:-1], -1, 4)[..., : bits // 2]
+    octets = np.ascontiguousarray(units[..., : bits * 16 // 32])
+    return unpack(octets, bits).astype(np.uint8).reshape(*words.shape[:-1], -1)
 
 
 def exponents_of(values: Array, smallest: int) -> Array:
@@ -99,6 +108,9 @@ _VALUES: dict[str, Callable[[Array], Array]] = {
     "e3m2": _small(E3M2),
     "e2m1": _small(E2M1),
     "padded e2m1": _small(E2M1, low=2),
+    "e2m3 in units": _small(E2M3),
+    "e3m2 in units": _small(E3M2),
+    "e2m1 in units": _small(E2M1),
     "s8": lambda codes: codes.view(np.int8).astype(np.float32),
     "u8": lambda codes: codes.astype(np.float32),
     "s4": _signed_nibbles,
@@ -117,7 +129,10 @@ FORMATS = {
         Format("e2m3", 8, 0),
         Format("e3m2", 8, -2),
         Format("e2m1", 4, 0),
-        Format("padded e2m1", 8, 0, low=2),
+        Format("padded e2m1", 8, 0),
+        Format("e2m3 in units", 8, 0, unit=6),
+        Format("e3m2 in units", 8, -2, unit=6),
+        Format("e2m1 in units", 8, 0, unit=4),
         Format("s8", 8, integer=True),
         Format("u8", 8, integer=True),
         Format("s4", 4, integer=True),
