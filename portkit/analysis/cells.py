@@ -51,8 +51,10 @@ def find_cells(rows: Sequence[Row], name: str) -> list[Row]:
             in a shell, or words that the label has.
 
     Raises:
-        ReportError: no cell has that name, or several have; the nearest are named.
+        ReportError: no cell has that name, or several have; the nearest are named. Or there are no rows.
     """
+    if not rows:
+        raise ReportError(f"no cell {name!r}: the reports have no rows", remedy="name others, or go on with their run")
     for test in _tests(name):
         if found := [row for row in rows if test(row)]:
             return _one_cell(found, name)

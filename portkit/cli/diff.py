@@ -9,6 +9,7 @@ import click
 
 from portkit.analysis.lowering import STAGES, pair
 from portkit.cli.names import names
+from portkit.cli.options import paths_argument, triton_option
 from portkit.errors import ReportError
 from portkit.render.terminal.console import make_console
 from portkit.render.terminal.lowering import RESOURCES, Wanted, print_pair
@@ -21,7 +22,7 @@ SHOWN: Final = (RESOURCES, "source", "ttir", "ttgir")
 
 @click.command("diff", short_help="Source, IR, assembly and resources of a kernel on two targets.")
 @click.argument("kernel")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@paths_argument
 @click.option("-t", "--targets", metavar="ONE,OTHER", required=True, help="The two targets.")
 @click.option("-k", "words", metavar="WORDS", default="", help="Shape, dtype, variant or direction of the operation.")
 @click.option(
@@ -36,7 +37,7 @@ SHOWN: Final = (RESOURCES, "source", "ttir", "ttgir")
     "--context", type=click.IntRange(min=0), default=3, show_default=True, help="Equal lines around a change."
 )
 @click.option("--side-by-side/--unified", "beside", default=None, help="Layout.  [default: by the terminal's width]")
-@click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
+@triton_option
 def command(  # noqa: PLR0913 (click hands each option over)
     kernel: str,
     paths: tuple[Path, ...],
@@ -59,7 +60,7 @@ def command(  # noqa: PLR0913 (click hands each option over)
     two = names(targets)
     if len(two) != 2:
         raise ReportError(f"two targets are compared, not {len(two)}", place="--targets", remedy="such as h200,mi300x")
-    dataset = merge(paths or (Path("reports/local"),), triton)
+    dataset = merge(paths, triton)
     found = pair(dataset, kernel, (two[0], two[1]), words.split())
     shown = (RESOURCES, *STAGES) if EVERYTHING in stages else stages or SHOWN
     print_pair(make_console(), found, Wanted(shown, raw=raw, context=context, beside=beside))

@@ -9,6 +9,7 @@ import click
 from portkit.analysis.choice import any_matches, check_known, matches
 from portkit.analysis.findings import Finding, Severity, findings, rules
 from portkit.cli.names import names
+from portkit.cli.options import kernels_option, paths_argument, targets_option, triton_option
 from portkit.cli.outputs import terminal_width
 from portkit.errors import ReportError
 from portkit.render.findings import LAYOUTS
@@ -16,11 +17,11 @@ from portkit.store.merge import merge
 
 
 @click.command("findings", short_help="What differs between targets, why, what it costs and what to change.")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@paths_argument
 @click.option("--format", "layout", type=click.Choice(sorted(LAYOUTS)), default="plain", show_default=True)
 @click.option("-r", "--rule", "wanted", metavar="IDS", default="", help="Rules by id or pattern (PK2*), with commas.")
-@click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
-@click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
+@kernels_option
+@targets_option
 @click.option(
     "--severity",
     type=click.Choice([each.value for each in Severity]),
@@ -28,7 +29,7 @@ from portkit.store.merge import merge
     show_default=True,
     help="The least grave to show.",
 )
-@click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
+@triton_option
 def command(  # one option each
     paths: tuple[Path, ...], layout: str, wanted: str, kernels: str, targets: str, severity: str, triton: str | None
 ) -> None:
@@ -36,7 +37,7 @@ def command(  # one option each
 
     PATHS are reports, archives of reports, or folders of them; reports/local by default.
     """
-    dataset = merge(paths or (Path("reports/local"),), triton)
+    dataset = merge(paths, triton)
     chosen = [each for each in rules() if matches(each.id, names(wanted.upper()))]
     if not chosen:
         raise ReportError(f"no rule {wanted!r}", remedy="`portkit explain` lists the rules")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -12,43 +12,39 @@ from click.core import ParameterSource
 from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
 from portkit.analysis.rows import Comparison, comparison
-from portkit.cli.names import count_or_all, names
+from portkit.cli.expected import told_missing
+from portkit.cli.names import names
+from portkit.cli.options import (
+    PATH,
+    expect_option,
+    findings_option,
+    kernels_option,
+    output_option,
+    paths_argument,
+    reference_option,
+    targets_option,
+    triton_option,
+)
 from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, terminal_width, write
 from portkit.cli.summaries import compacted, is_summary, merged_summaries, missing, parquet
-from portkit.errors import ReportError, meant
+from portkit.errors import ReportError
 from portkit.render.findings import SHOWN
 from portkit.render.summary import render_summary
 from portkit.render.table import LAYOUTS, render
 from portkit.store.merge import merge
 from portkit.store.summary import ENDING, summary
-from portkit.targets.catalog import load_catalog
-
-PATH = click.Path(path_type=Path)
 
 
 @click.command("merge", short_help="Merge reports into one table of kernels × targets.")
-@click.argument("paths", nargs=-1, type=PATH)
-@click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    help="File to write: .md, .txt, .csv, .tex, .json, .xml (JUnit); of summaries .parquet too.",
-)
+@paths_argument
+@output_option(".md, .txt, .csv, .tex, .json, .xml (JUnit), of summaries .parquet too")
 @click.option("--format", "layout", type=click.Choice(sorted(LAYOUTS)), help="Layout; by default of the file's ending.")
-@click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
-@click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
-@click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
-@click.option("--expect", "expected", metavar="TARGETS", default="", help="Exit with 1 where a target has no row.")
-@click.option("--reference", metavar="TARGET", help="Take ratios of all measured rows to this target.")
-@click.option(
-    "--findings",
-    "shown",
-    metavar="N|all",
-    callback=count_or_all,
-    default=str(SHOWN),
-    show_default=True,
-    help="How many findings to show, or all; with 0 none are looked for.",
-)
+@kernels_option
+@targets_option
+@triton_option
+@expect_option
+@reference_option
+@findings_option("shown", SHOWN, "How many findings to show, or all; with 0 none are looked for.")
 @click.option("--summary", "summary_file", type=PATH, help="Parquet file to write: one row for every record.")
 def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     paths: tuple[Path, ...],
@@ -69,7 +65,6 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     change the exit code; a report that can't be read does, and a target that --expect
     names (h200, or h200:measured) without a row.
     """
-    paths = paths or (Path("reports/local"),)
     _check_outputs(paths, output, summary_file)
     if any(is_summary(path) for path in paths):
         _refuse_of_summaries("reference", "shown")
@@ -82,7 +77,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     whole = expect(comparison(dataset, reference, explain=shown != 0), names(expected))
     merged = choose(whole, names(kernels), names(targets))
     _put(render(merged, layout, shown, None if output else terminal_width()), output, merged)
-    return _told_missing(merged.missing, {row.target for row in whole.rows})
+    return told_missing(merged.missing, {row.target for row in whole.rows})
 
 
 def _put(text: str, output: Path | None, merged: Comparison) -> None:
@@ -111,7 +106,7 @@ def _merge_summaries(
     else:
         write(output, parquet(rows) if is_summary(output) else render_summary(rows, layout or layout_of(output)))
         click.echo(f"{output}: {rows.height} rows", err=True)
-    return _told_missing(missing(rows, expected), set(rows["target"]))
+    return told_missing(missing(rows, expected), set(rows["target"]))
 
 
 def _refuse_of_summaries(*options: str) -> None:
@@ -124,18 +119,6 @@ def _refuse_of_summaries(*options: str) -> None:
             place=next(param.opts[0] for param in context.command.params if param.name == given[0]),
             remedy="leave the option out, or name the reports",
         )
-
-
-def _told_missing(targets: Sequence[str], seen: Set[str]) -> int:
-    """Exit code for targets that had to have a row; a name that is no target's may be a slip."""
-    if targets:
-        click.echo(f"MISSING: no row of {', '.join(targets)}", err=True)
-    catalog = load_catalog()
-    known = {*seen, *(target.name for target in catalog)}
-    for name in (each.partition(":")[0] for each in targets):
-        if name not in known and name not in catalog and (question := meant(name, known)):
-            click.echo(f"{name} is no target of the catalogue or these reports: {question}", err=True)
-    return 1 if targets else 0
 
 
 def _check_outputs(paths: Sequence[Path], *outputs: Path | None) -> None:

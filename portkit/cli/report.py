@@ -16,7 +16,21 @@ from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
 from portkit.analysis.findings.rule import Finding
 from portkit.analysis.rows import Comparison, ComparisonRow, comparison
-from portkit.cli.names import count_or_all, names
+from portkit.cli.expected import told_missing
+from portkit.cli.names import names
+from portkit.cli.options import (
+    PATH,
+    STANDARD_OUTPUT,
+    expect_option,
+    findings_option,
+    kernels_option,
+    output_option,
+    paths_argument,
+    plot_format_option,
+    reference_option,
+    targets_option,
+    triton_option,
+)
 from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, write
 from portkit.plan.places import KernelPlaces, kernel_places
 from portkit.render.github import Annotation, annotate, annotation_commands, job_summary, pull_request_comment
@@ -27,8 +41,6 @@ from portkit.render.table import LAYOUTS, render
 from portkit.render.terminal.console import PIPED_WIDTH, make_console
 from portkit.render.terminal.overview import FINDINGS, print_overview
 from portkit.store.merge import Dataset, merge
-
-PATH = click.Path(path_type=Path)
 
 OVERVIEW: Final = "overview"
 TABLES: Final = tuple(name for name in sorted(LAYOUTS) if name not in ("github", "plain"))
@@ -48,33 +60,23 @@ class Shown:
 
 
 @click.command("report", short_help="Which kernels do not carry over and why, at a glance.")
-@click.argument("paths", nargs=-1, type=PATH)
-@click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
-@click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
-@click.option("--html", type=PATH, help="File to write: one page with all plots and cells, for a browser.")
+@paths_argument
+@kernels_option
+@targets_option
+@click.option("--html", type=PATH, help="File to write, or -: one page with all plots and cells, for a browser.")
 @click.option("--plots", type=PATH, help="Folder to write every plot to.")
-@click.option(
-    "--plot-format", type=click.Choice(sorted(PLOT_FORMATS)), default="svg", show_default=True, help="Of the plots."
-)
-@click.option("-o", "--output", type=PATH, help="File to write: .txt, .md, .tex, .csv, .json, .xml (JUnit).")
+@plot_format_option(PLOT_FORMATS)
+@output_option(".txt, .md, .tex, .csv, .json, .xml (JUnit)")
 @click.option(
     "--format",
     "layout",
     type=click.Choice(LAYOUT_NAMES),
     help="Layout; by default of the file's ending, else the overview.",
 )
-@click.option(
-    "--findings",
-    "told",
-    metavar="N|all",
-    callback=count_or_all,
-    default=str(FINDINGS),
-    show_default=True,
-    help="How many findings to tell, or all.",
-)
-@click.option("--expect", "expected", metavar="TARGETS", default="", help="Exit with 1 where a target has no row.")
-@click.option("--reference", metavar="TARGET", help="Take ratios of all measured rows to this target.")
-@click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
+@findings_option("told", FINDINGS, "How many findings to tell, or all.")
+@expect_option
+@reference_option
+@triton_option
 @click.option("--history", metavar="PLACE", help="Earlier nights for --html: a folder, or a path of an object store.")
 @click.option("--matrix", type=PATH, help="Matrix file that says where kernels stand.  [default: that of the reports]")
 def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
@@ -103,7 +105,6 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
 
     With --html or --plots nothing else is shown unless asked for. Red cells do not change the exit code.
     """
-    paths = paths or (Path("reports/local"),)
     for file in (output, html):
         if file is not None:
             refuse_report(file, paths)
@@ -120,7 +121,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
         click.echo(f"{output}: {len(shown.comparison.rows)} rows of {len(dataset.headers)} reports", err=True)
     elif layout is not None or (html is None and plots is None):
         _show(shown, layout or OVERVIEW)
-    return _exit_code(shown.comparison)
+    return told_missing(shown.comparison.missing, {row.target for row in whole.rows})
 
 
 def _layout(asked: str | None, output: Path | None) -> str | None:
@@ -228,7 +229,11 @@ _WRITERS: Final[Mapping[str, Callable[[Shown], str]]] = {
 def _write_page(shown: Shown, file: Path) -> None:
     from portkit.render.html import page  # noqa: PLC0415 (templates are read when a page is asked for)
 
-    write(file, page(shown.comparison, shown.dataset, nights=_nights(shown)))
+    text = page(shown.comparison, shown.dataset, nights=_nights(shown))
+    if file == STANDARD_OUTPUT:
+        click.echo(text, nl=False)
+        return
+    write(file, text)
     click.echo(f"{file}: {file.stat().st_size / 1e6:.1f} MB, for a browser", err=True)
 
 
@@ -249,9 +254,3 @@ def _write_plots(shown: Shown, folder: Path, layout: str) -> None:
 
     written = export(shown.comparison, shown.dataset, folder, layout)
     click.echo(f"{folder}: {len(written)} plots", err=True)
-
-
-def _exit_code(shown: Comparison) -> int:
-    for name in shown.missing:
-        click.echo(f"MISSING: no row of {name}", err=True)
-    return 1 if shown.missing else 0

@@ -11,6 +11,7 @@ from portkit.analysis.choice import check_known, matches
 from portkit.analysis.rows import Comparison, comparison
 from portkit.analysis.savings import BILLION, Place, Question, measured_places, measured_works, savings
 from portkit.cli.names import names
+from portkit.cli.options import PATH, paths_argument, targets_option
 from portkit.cli.outputs import refuse_report, write
 from portkit.errors import PricesError, ReportError, WorkloadError, nearest
 from portkit.plan.baselines import EAGER
@@ -20,17 +21,15 @@ from portkit.render.savings import as_json, listed, matrix, text
 from portkit.store.merge import merge
 from portkit.targets.catalog import load_catalog
 
-PATH = click.Path(path_type=Path)
-
 
 @click.command("savings", short_help="What fusion saves of a model's forward pass: time, GPU-hours, money.")
-@click.argument("paths", nargs=-1, type=PATH)
+@paths_argument
 @click.option("-w", "--workload", "wanted", metavar="NAMES", default="", help="Workloads by name, with commas.")
 @click.option("--list", "only_list", is_flag=True, help="List the workloads that are known, and their parameters.")
 @click.option("--set", "given", metavar="NAME=N", multiple=True, help="Parameter of the workloads; may be repeated.")
 @click.option("--workloads", "workload_files", type=PATH, multiple=True, help="YAML file with workloads of your own.")
 @click.option("--prices", "price_files", type=PATH, multiple=True, help="YAML file with your prices; it goes first.")
-@click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
+@targets_option
 @click.option("--baseline", metavar="NAME", default=EAGER, show_default=True, help="What fused kernels stand against.")
 @click.option(
     "--tokens",
@@ -64,7 +63,6 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
         click.echo(listed(declared))
         return
     workloads = _workloads(declared, names(wanted), _parameters(given, declared, names(wanted)))
-    paths = paths or (Path("reports/local"),)
     if missing is not None:
         _check_matrix_name(missing, paths)
     dataset = merge(paths)

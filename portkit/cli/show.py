@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from portkit.analysis.cells import CellView, cell_views, find_cells, label_of
+from portkit.cli.options import REPORTS, triton_option
 from portkit.errors import ReportError
 from portkit.render.terminal.cell import print_cell
 from portkit.render.terminal.console import make_console
@@ -23,7 +24,7 @@ from portkit.store.schema import plain
     "-k", "words", metavar="WORDS", help="In place of CELL: words of its name, such as 'softmax h200 measured'."
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option("--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]")
+@triton_option
 def command(names: tuple[str, ...], words: str | None, *, as_json: bool, triton: str | None) -> None:
     """Everything about one cell: every raw field with its unit, or why it is unknown.
 
@@ -34,7 +35,7 @@ def command(names: tuple[str, ...], words: str | None, *, as_json: bool, triton:
     name, paths = (words, names) if words is not None else (names[0] if names else None, names[1:])
     if not name:
         raise ReportError("no cell is named", remedy="portkit show CELL [PATHS], or -k WORDS; `portkit merge` has them")
-    dataset = merge([Path(each) for each in paths] or [Path("reports/local")], triton)
+    dataset = merge([Path(each) for each in paths] or [REPORTS], triton)
     views = cell_views(dataset, find_cells(dataset.rows, name))
     if as_json:
         click.echo(json.dumps([_data(view) for view in views], indent=1, allow_nan=False))

@@ -10,24 +10,21 @@ from portkit.analysis.choice import choose
 from portkit.analysis.rows import comparison
 from portkit.analysis.sweep import chains, sizes
 from portkit.cli.names import names
+from portkit.cli.options import PATH, kernels_option, paths_argument, plot_format_option, targets_option
 from portkit.render.plots import FORMATS as PLOT_FORMATS
 from portkit.render.sweep import as_json, text
 from portkit.store.merge import merge
-
-PATH = click.Path(path_type=Path)
 
 KINDS = ("chains", "sizes")
 """Kinds of plots that show it."""
 
 
 @click.command("sweep", short_help="Fusion over the depth of a chain, and bytes against launches over size.")
-@click.argument("paths", nargs=-1, type=PATH)
-@click.option("-k", "--kernel", "kernels", metavar="NAMES", default="", help="Kernels by name or pattern, with commas.")
-@click.option("-t", "--target", "targets", metavar="NAMES", default="", help="Targets by name or pattern, with commas.")
+@paths_argument
+@kernels_option
+@targets_option
 @click.option("--plots", type=PATH, help="Folder to write the plots to.")
-@click.option(
-    "--plot-format", type=click.Choice(sorted(PLOT_FORMATS)), default="svg", show_default=True, help="Of the plots."
-)
+@plot_format_option(PLOT_FORMATS)
 @click.option("--json", "wants_json", is_flag=True, help="All figures as JSON.")
 def command(
     paths: tuple[Path, ...],
@@ -41,7 +38,7 @@ def command(
 
     PATHS are reports, archives of reports, or folders of them; reports/local by default.
     """
-    dataset = merge(paths or (Path("reports/local"),))
+    dataset = merge(paths)
     compared = choose(comparison(dataset, explain=False), names(kernels), names(targets))
     found = chains(compared, dataset), sizes(compared, dataset)
     click.echo(as_json(*found) if wants_json else text(*found))

@@ -68,6 +68,16 @@ def test_a_file_of_the_overview_has_lines_of_120_columns_whatever_the_terminal_h
     assert max(map(len, (reports / "r.txt").read_text().split("\n"))) > 40
 
 
+def test_a_dash_is_standard_output(reports):
+    pytest.importorskip("jinja2", reason="needs the extra `report`")
+    pytest.importorskip("vl_convert", reason="needs the extra `report`")
+    assert run("--html", "-").stdout.startswith("\n<!doctype html>") or run("--html", "-").stdout.startswith(
+        "<!doctype"
+    )
+    assert run("-o", "-", "--format", "csv").stdout.startswith("kernel,")
+    assert not (reports / "-").exists()
+
+
 def test_kernels_and_targets_are_chosen(reports):
     rows = json.loads(run("-t", "mi*", "--format", "json").stdout)["rows"]
     assert [row["target"] for row in rows] == ["mi300x"]

@@ -55,6 +55,12 @@ def test_a_name_means_one_cell(name, label):
     assert [label_of(row) for row in find_cells(ROWS, name)] == [label]
 
 
+@pytest.mark.parametrize("name", ["*", "softmax", "abcdef"])
+def test_of_a_report_without_rows_that_is_said(name):
+    with pytest.raises(ReportError, match="the reports have no rows"):
+        find_cells((), name)
+
+
 def test_a_key_or_its_beginning_means_all_evidence_of_the_cell_the_strongest_first():
     key = ROWS[0].record.keys.cell_key
     for name in (key, key[:8], key.upper()):
