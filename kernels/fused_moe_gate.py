@@ -7,10 +7,13 @@ Equal logits are taken in the order of their experts. The order is that of the l
 are, before any arithmetic, so the indices are exact. Renormalised, the softmax's own sum cancels:
 the weights are a softmax over the chosen logits, and only those are exponentiated.
 
-A program takes ``ROWS`` tokens with all their experts in registers and picks the largest k times.
-A key has both a logit's bits, put into the order of integers, and its expert, the lower the
-larger, so no two are equal and one reduction gives value and index. 16-bit logits leave room for
-the expert in 32 bits; float32 takes keys of 64.
+A key has both a logit's bits, put into the order of integers, and its expert, the lower the larger,
+so no two are equal. 16-bit logits leave room for the expert in 32 bits; float32 takes keys of 64. Two
+ways to the k largest:
+    eights  for k of at most 8: ``LANES`` threads share a token; each sorts eight keys after eight by a
+            network of 19 comparators and merges them into the eight largest that it knows; at the
+            end the threads' are merged. Some 9 instructions a logit.
+    picks   for more: the largest is found k times, by a reduction that gives value and index.
 
 A shape is (tokens, experts, k). Work of one call, T tokens, E experts, s = bytes per element:
     fused    logits read, k weights (4 B) and k indices (4 B) written: T E s + 8 T k.
@@ -20,29 +23,32 @@ A shape is (tokens, experts, k). Work of one call, T tokens, E experts, s = byte
              16 T k, sum 4 T k + 4 T, divide 8 T k + 4 T, indices to int32 12 T k.
     flops    renormalised: subtract, exp, sum, divide = 4 T k; comparisons are none.
 
-Measured on an H200, bfloat16, 16384 tokens, 128 experts, k = 8 (torch 2.11, Triton 3.6): 11 µs, the
-unfused chain 132 µs. That is 11 % of the copy bandwidth, short of 92 %, which no kernel can reach on
-this shape: 5 MB take 1.2 µs, while a launch of as many programs that do nothing takes 5.6 µs on the
-same clock. The rest are the picks' instructions, some 50 a logit: at 262144 tokens it is 24 %. Other
-rows a program and warps give 11 to 12 µs, Triton's own bitonic ``topk`` 14.
+Speed on an H200 beside the goal of 92 % of the copy bandwidth: the table of ``scripts/suite_goals.py`` in
+``reports/``. On 16384 tokens of 128 experts no kernel can reach it: 5 MB take 1.2 µs, while a launch
+that does nothing takes 4.4 µs on the same clock, 5.6 µs with 2048 programs.
 
 Sources:
     1. A. Q. Jiang et al., "Mixtral of Experts", 2024, https://arxiv.org/abs/2401.04088
     2. Experts and k: 8/2 Mixtral 8x7B, 64/8 OLMoE, 128/8 Qwen3 MoE, 160/6 DeepSeek V2 (no power
-       of two), 32/4 gpt-oss 20B; 64 tokens: decoding.
+       of two), 32/4 gpt-oss 20B, 512/10 Qwen3-Next; 64 tokens: decoding.
+    3. K. E. Batcher, "Sorting networks and their applications", AFIPS 1968: odd-even merges, and
+       the eight largest of two sorted eights by one comparison each.
 """
 
 import torch
 import triton
 import triton.language as tl
 from arguments import as_rows, check_tensor
+from tiles import warp_size
 
 from portkit import KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
 MAX_EXPERTS = 1024  # ten bits of a key
 MAX_PICKS = 32
-ELEMENTS_PER_WARP = 1024  # 32 a thread on 32 lanes and 16 on 64
+EIGHT = 8  # most picks of the first way
+PER_LANE = 32  # experts of a token that one thread holds, by eights
+ELEMENTS_PER_WARP = 1024  # of picks: 32 a thread on 32 lanes and 16 on 64
 
 
 @triton.jit
@@ -59,52 +65,197 @@ def _number(order, BITS: tl.constexpr):
 
 
 @triton.jit
-def _gate(
+def _keys(x, expert):
+    """Integers in the order of logits and, of equal ones, against that of experts; of 64 bits for float32."""
+    turned = 1023 - expert
+    if x.dtype == tl.float32:
+        return (_ordered(x).to(tl.int64) << 32) | turned.to(tl.int64)
+    else:  # noqa: RET505 - Triton takes what follows a constant branch for code of both
+        return (_ordered(x.to(tl.float32)) & -1024) | turned
+
+
+@triton.jit
+def _value(key):
+    """The logit of a key."""
+    if key.dtype == tl.int64:
+        return _number((key >> 32).to(tl.int32), -1)
+    else:  # noqa: RET505
+        return _number(key, -1024)
+
+
+@triton.jit
+def _least(x_ptr):
+    """Less than any key of these logits."""
+    WIDE: tl.constexpr = x_ptr.dtype.element_ty == tl.float32
+    return tl.full((), -9223372036854775808 if WIDE else -2147483648, tl.int64 if WIDE else tl.int32)
+
+
+@triton.jit
+def _store_picks(weight_ptr, expert_ptr, at, mask, chosen, exponential, total):
+    tl.store(weight_ptr + at, exponential / total[:, None], mask=mask)
+    tl.store(expert_ptr + at, 1023 - (chosen & 1023).to(tl.int32), mask=mask)
+
+
+@triton.jit
+def _gate_picks(
     x_ptr, weight_ptr, expert_ptr, x_stride, tokens, experts,
     PICKS: tl.constexpr, PICK_BLOCK: tl.constexpr, RENORMALIZE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     first = tl.program_id(0).to(tl.int64) * ROWS
     row = tl.arange(0, ROWS)
-    lanes = tl.arange(0, BLOCK)
-    there = row < tokens - first
-    within = (lanes < experts)[None, :]
-    row = first + row
-    x = tl.load(x_ptr + row[:, None] * x_stride + lanes[None, :], mask=there[:, None] & within, other=0.0)
-    WIDE: tl.constexpr = x_ptr.dtype.element_ty == tl.float32
-    LEAST: tl.constexpr = -9223372036854775808 if WIDE else -2147483648
-    turned = (1023 - lanes)[None, :]  # the lower of two equal experts first
-    if WIDE:  # noqa: SIM108 - of two types
-        key = (_ordered(x).to(tl.int64) << 32) | turned.to(tl.int64)
-    else:
-        key = (_ordered(x.to(tl.float32)) & -1024) | turned
-    rest = tl.where(within, key, LEAST)
+    lanes = tl.arange(0, BLOCK)[None, :]
+    there = (row < tokens - first)[:, None]
+    within = lanes < experts
+    row = (first + row)[:, None]
+    x = tl.load(x_ptr + row * x_stride + lanes, mask=there & within, other=0.0)
+    least = _least(x_ptr)
+    rest = tl.where(within, _keys(x, lanes), least)
     slot = tl.arange(0, PICK_BLOCK)[None, :]
-    chosen = tl.zeros((ROWS, PICK_BLOCK), dtype=tl.int64 if WIDE else tl.int32)
+    chosen = tl.zeros((ROWS, PICK_BLOCK), dtype=rest.dtype)
     for pick in tl.static_range(PICKS):
         largest = tl.max(rest, axis=1)[:, None]
-        rest = tl.where(rest == largest, LEAST, rest)
+        rest = tl.where(rest == largest, least, rest)
         chosen = tl.where(slot == pick, largest, chosen)
-    value = _number((chosen >> 32).to(tl.int32), -1) if WIDE else _number(chosen, -1024)
-    expert = 1023 - (chosen & 1023).to(tl.int32)
+    value = _value(chosen)
     top = tl.max(tl.where(slot == 0, value, -float("inf")), axis=1)[:, None]
-    picked = slot < PICKS
-    weight = tl.where(picked, tl.exp(value - top), 0.0)
+    exponential = tl.where(slot < PICKS, tl.exp(value - top), 0.0)
     if RENORMALIZE:
-        total = tl.sum(weight, axis=1)
+        total = tl.sum(exponential, axis=1)
     else:
         total = tl.sum(tl.where(within, tl.exp(x.to(tl.float32) - top), 0.0), axis=1)
-    weight = weight / total[:, None]
-    at = row[:, None] * PICKS + slot
-    mask = there[:, None] & picked
-    tl.store(weight_ptr + at, weight, mask=mask)
-    tl.store(expert_ptr + at, expert, mask=mask)
+    _store_picks(weight_ptr, expert_ptr, row * PICKS + slot, there & (slot < PICKS), chosen, exponential, total)
 
 
-_gate_tuned = triton.autotune(
+@triton.jit
+def _placed(a, b):
+    """The larger of two first."""
+    return tl.maximum(a, b), tl.minimum(a, b)
+
+
+@triton.jit
+def _sorted(a, b, c, d, e, f, g, h):
+    """Eight in descending order."""
+    a, b = _placed(a, b)
+    c, d = _placed(c, d)
+    e, f = _placed(e, f)
+    g, h = _placed(g, h)
+    a, c = _placed(a, c)
+    b, d = _placed(b, d)
+    e, g = _placed(e, g)
+    f, h = _placed(f, h)
+    b, c = _placed(b, c)
+    f, g = _placed(f, g)
+    a, e = _placed(a, e)
+    b, f = _placed(b, f)
+    c, g = _placed(c, g)
+    d, h = _placed(d, h)
+    c, e = _placed(c, e)
+    d, f = _placed(d, f)
+    b, c = _placed(b, c)
+    d, e = _placed(d, e)
+    f, g = _placed(f, g)
+    return a, b, c, d, e, f, g, h
+
+
+@triton.jit
+def _best(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p):  # noqa: E741 - sixteen keys
+    """The eight largest of two descending eights, descending: the larger of opposite ones, and a bitonic merge."""
+    a, b, c, d = tl.maximum(a, p), tl.maximum(b, o), tl.maximum(c, n), tl.maximum(d, m)
+    e, f, g, h = tl.maximum(e, l), tl.maximum(f, k), tl.maximum(g, j), tl.maximum(h, i)
+    a, e = _placed(a, e)
+    b, f = _placed(b, f)
+    c, g = _placed(c, g)
+    d, h = _placed(d, h)
+    a, c = _placed(a, c)
+    b, d = _placed(b, d)
+    e, g = _placed(e, g)
+    f, h = _placed(f, h)
+    a, b = _placed(a, b)
+    c, d = _placed(c, d)
+    e, f = _placed(e, f)
+    g, h = _placed(g, h)
+    return a, b, c, d, e, f, g, h
+
+
+@triton.jit
+def _apart(x, ROWS: tl.constexpr, LANES: tl.constexpr):
+    """(ROWS, LANES, 8) as eight of (ROWS, LANES), which stay in their thread's registers."""
+    even, odd = tl.split(x.reshape(ROWS, LANES, 2, 2, 2))
+    a_e, c_g = tl.split(even)
+    b_f, d_h = tl.split(odd)
+    a, e = tl.split(a_e)
+    c, g = tl.split(c_g)
+    b, f = tl.split(b_f)
+    d, h = tl.split(d_h)
+    return a, b, c, d, e, f, g, h
+
+
+@triton.jit
+def _together(a, b, c, d, e, f, g, h, ROWS: tl.constexpr):
+    """Eight of (ROWS,) as (ROWS, 8)."""
+    even = tl.join(tl.join(a, e), tl.join(c, g))
+    odd = tl.join(tl.join(b, f), tl.join(d, h))
+    return tl.join(even, odd).reshape(ROWS, 8)
+
+
+@triton.jit
+def _gate_eights(
+    x_ptr, weight_ptr, expert_ptr, x_stride, tokens, EXPERTS: tl.constexpr, PICKS: tl.constexpr,
+    RENORMALIZE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    first = tl.program_id(0).to(tl.int64) * ROWS
+    row = tl.arange(0, ROWS)
+    there = row < tokens - first
+    row = first + row
+    slot = tl.arange(0, 8)[None, None, :]
+    expert = tl.arange(0, LANES)[None, :, None] * 8 + slot
+    STEP: tl.constexpr = LANES * 8
+    STEPS: tl.constexpr = (EXPERTS + STEP - 1) // STEP
+    x_row = x_ptr + row[:, None, None] * x_stride + expert
+    # All that is read comes first, so that it is on its way together.
+    held = ()
+    for step in tl.static_range(STEPS):
+        mask = there[:, None, None] & (expert < EXPERTS - step * STEP)
+        held = held + (tl.load(x_row + step * STEP, mask=mask, other=0.0),)  # noqa: RUF005 - Triton unpacks no tuples
+    for step in tl.static_range(STEPS):
+        key = tl.where(expert < EXPERTS - step * STEP, _keys(held[step], expert + step * STEP), _least(x_ptr))
+        i, j, k, l, m, n, o, p = _apart(key, ROWS, LANES)  # noqa: E741
+        i, j, k, l, m, n, o, p = _sorted(i, j, k, l, m, n, o, p)  # noqa: E741
+        if step == 0:
+            a, b, c, d, e, f, g, h = i, j, k, l, m, n, o, p
+        else:
+            a, b, c, d, e, f, g, h = _best(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+    a, b, c, d, e, f, g, h = tl.reduce((a, b, c, d, e, f, g, h), 1, _best)
+    chosen = _together(a, b, c, d, e, f, g, h, ROWS)
+    slot = tl.arange(0, 8)[None, :]
+    value = _value(chosen)
+    top = tl.max(tl.where(slot == 0, value, -float("inf")), axis=1)[:, None]
+    exponential = tl.where(slot < PICKS, tl.exp(value - top), 0.0)
+    if RENORMALIZE:
+        total = tl.sum(exponential, axis=1)
+    else:
+        total = tl.zeros((ROWS,), dtype=tl.float32)
+        for step in tl.static_range(STEPS):
+            all_of = tl.exp(held[step].to(tl.float32) - top[:, None, :])
+            total += tl.sum(tl.sum(tl.where(expert < EXPERTS - step * STEP, all_of, 0.0), axis=2), axis=1)
+    mask = there[:, None] & (slot < PICKS)
+    _store_picks(weight_ptr, expert_ptr, row[:, None] * PICKS + slot, mask, chosen, exponential, total)
+
+
+_gate_picks_tuned = triton.autotune(
     configs=[triton.Config({"ROWS": rows}, num_warps=warps) for rows, warps in ((1, 1), (4, 1), (4, 4), (16, 4))],
     key=["experts", "PICKS"],
-)(_gate)
+)(_gate_picks)
+_gate_eights_tuned = triton.autotune(
+    configs=[triton.Config({"ROWS": rows}, num_warps=warps) for rows, warps in ((8, 1), (16, 1), (32, 4), (64, 4))],
+    key=["EXPERTS", "PICKS"],
+)(_gate_eights)
+
+
+def _lanes(experts: int) -> int:
+    """Threads that share a token: at least one for 32 experts, so that a thread takes at most four eights."""
+    return max(1, triton.next_power_of_2(experts) // PER_LANE)
 
 
 def fused_moe_gate(
@@ -142,15 +293,22 @@ def fused_moe_gate(
     chosen = torch.empty((*logits.shape[:-1], k), dtype=torch.int32, device=logits.device)
     if not tokens:
         return weights, chosen
-    block = triton.next_power_of_2(experts)
-    arguments = (rows, weights, chosen, rows.stride(0), tokens, experts)
-    constants = {"PICKS": k, "PICK_BLOCK": triton.next_power_of_2(k), "RENORMALIZE": renormalize, "BLOCK": block}
-    if tuned:
-        _gate_tuned[lambda meta: (triton.cdiv(tokens, meta["ROWS"]),)](*arguments, **constants)
+    arguments = (rows, weights, chosen, rows.stride(0), tokens)
+    constants = {"PICKS": k, "RENORMALIZE": renormalize}
+    if k <= EIGHT:
+        kernel = _gate_eights_tuned if tuned else _gate_eights
+        lanes = _lanes(experts)
+        constants |= {"EXPERTS": experts, "LANES": lanes}
+        taken = max(1, warp_size(logits.device) * num_warps // lanes)
     else:
+        kernel = _gate_picks_tuned if tuned else _gate_picks
+        block = triton.next_power_of_2(experts)
+        arguments += (experts,)
+        constants |= {"PICK_BLOCK": triton.next_power_of_2(k), "BLOCK": block}
         taken = max(1, ELEMENTS_PER_WARP * num_warps // block)
-        grid = (triton.cdiv(tokens, taken),)
-        _gate[grid](*arguments, **constants, ROWS=taken, num_warps=num_warps)
+    if not tuned:
+        constants |= {"ROWS": taken, "num_warps": num_warps}
+    kernel[lambda meta: (triton.cdiv(tokens, meta["ROWS"]),)](*arguments, **constants)
     return weights, chosen
 
 
@@ -183,8 +341,16 @@ case = KernelCase(
     reference=reference,
     inputs=lambda make, shape, dtype: {"logits": make.uniform(shape[:2], dtype, low=-4.0, high=4.0), "k": shape[2]},
     work=work,
-    shapes=((16384, 128, 8), (16384, 8, 2), (16384, 64, 8), (16384, 160, 6), (16384, 32, 4), (64, 128, 8)),
-    small_shapes=((9, 128, 8), (70, 8, 2), (5, 160, 6), (30, 64, 8)),
+    shapes=(
+        (16384, 128, 8),
+        (16384, 8, 2),
+        (16384, 64, 8),
+        (16384, 160, 6),
+        (16384, 32, 4),
+        (16384, 512, 10),
+        (64, 128, 8),
+    ),
+    small_shapes=((9, 128, 8), (70, 8, 2), (5, 160, 6), (30, 64, 8), (3, 512, 10)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={
         "w4": {"num_warps": 4},

@@ -4,10 +4,10 @@
     .venv/bin/python scripts/suite_goals.py [REPORT...] [--check] [-o FILE]
     .venv/bin/python scripts/suite_goals.py [--quick] [--folder DIR] [--check] [-o FILE] [-- OPTIONS OF PYTEST]
 
-Without a REPORT it runs ``goals.yaml`` by ``pytest --benchmark``, twice: first without torch.compile's mode
-max-autotune, whose search takes half of the time, then with it, what takes longest to compile last. --quick leaves
-the second run out. Each record is written as soon as its cell is done, and a run that is interrupted gives its
-table, too; with --folder it goes on with runs there that are not whole.
+Without a REPORT it runs ``goals.yaml`` by ``pytest --benchmark``, what takes longest to compile last. torch.compile
+is timed in its default mode and in max-autotune, whose search takes half of the time; --quick leaves that one out.
+Each record is written as soon as its cell is done, and a run that is interrupted gives its table, too; with
+--folder it goes on with a run there that is not whole.
 
 Times are medians on device events, caches flushed, functions interleaved. A share is the fewest bytes of the
 work model over time, over the copy bandwidth that the same run measured; TFLOP/s are the work model's
@@ -286,10 +286,9 @@ def run(folder: Path, quick: bool, options: Sequence[str]) -> list[Path]:
     Raises:
         SystemExit: no run wrote a report.
     """
-    for tier in ("quick",) if quick else ("quick", "full"):
-        if not _until_it_ends(_command(folder / tier, tier, options)):
-            break
-    found = [path for tier in ("quick", "full") for path in sorted((folder / tier).glob("*.jsonl"))[-1:]]
+    tier = "quick" if quick else "full"
+    _until_it_ends(_command(folder / tier, tier, options))
+    found = [path for each in ("quick", "full") for path in sorted((folder / each).glob("*.jsonl"))[-1:]]
     if not found:
         sys.exit("the run wrote no report; see its output above")
     return found
@@ -341,7 +340,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT")
     parser.add_argument("--quick", action="store_true", help="without torch.compile's max-autotune")
-    parser.add_argument("--folder", type=Path, help="where the runs' reports go; those there that are not whole go on")
+    parser.add_argument("--folder", type=Path, help="where the report goes; one there that is not whole goes on")
     parser.add_argument("--check", action="store_true", help="exit code 1 where a goal is not met")
     parser.add_argument("-o", "--output", type=Path, help="a file for the table")
     own, options = _split(arguments)

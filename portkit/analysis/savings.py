@@ -27,6 +27,7 @@ from portkit.analysis.estimate import Estimate, total
 from portkit.analysis.functions import FUSED, FunctionRow
 from portkit.analysis.roofline import COMPUTE
 from portkit.analysis.rows import Comparison, ComparisonRow
+from portkit.analysis.usable import why_unusable
 from portkit.model import Clock, DeviceProbe, Evidence, Work
 from portkit.plan.baselines import EAGER
 from portkit.plan.prices import Price
@@ -82,8 +83,9 @@ class Money:
     unfused_per_million: Estimate  # US dollars per million tokens
     fused_per_million: Estimate
     job_tokens: int
-    unfused_bill: float  # US dollars of a job of that many tokens on one GPU, as it is billed
-    fused_bill: float
+    whole: bool  # whether all kernels of the pass are measured; else what follows is their part, and not rounded
+    unfused_bill: Estimate  # US dollars of a job of that many tokens on one GPU, as it is billed
+    fused_bill: Estimate
 
     @property
     def saved_per_million(self) -> Estimate:
@@ -206,11 +208,19 @@ def _priced(found: Savings, price: Price | None, job_tokens: int) -> Savings:
             unfused_per_million=found.hours(found.unfused_ms, 1e6) * per_million,
             fused_per_million=found.hours(found.fused_ms, 1e6) * per_million,
             job_tokens=job_tokens,
-            unfused_bill=price.bill(found.hours(found.unfused_ms, job_tokens).value),
-            fused_bill=price.bill(found.hours(found.fused_ms, job_tokens).value),
+            whole=not found.missing,
+            unfused_bill=_bill(price, found.hours(found.unfused_ms, job_tokens), whole=not found.missing),
+            fused_bill=_bill(price, found.hours(found.fused_ms, job_tokens), whole=not found.missing),
         ),
         "",
     )
+
+
+def _bill(price: Price, hours: Estimate, *, whole: bool) -> Estimate:
+    """US dollars of a job; of a part of one, what the time costs: only whole jobs are billed by steps."""
+    if not whole:
+        return hours * price.usd_per_hour
+    return Estimate(*(price.bill(each) for each in (hours.value, hours.low, hours.high)))
 
 
 def _with_money(found: Savings, money: Money | None, reason: str) -> Savings:
@@ -230,7 +240,7 @@ def measured_places(rows: Iterable[ComparisonRow]) -> tuple[Place, ...]:
 
 def _find(use: Use, rows: Sequence[ComparisonRow], baseline: str, works: Mapping[str, Work]) -> Line | Missing:
     met = [row for row in rows if _is_of(row, use)]
-    usable = [row for row in met if not _why_not(row, baseline)]
+    usable = [row for row in met if not why_unusable(row, baseline)]
     if not usable:
         return Missing(use, _reason(met, baseline))
     best = min(usable, key=lambda row: _events(row, FUSED).median_ms)
@@ -241,24 +251,10 @@ def _is_of(row: ComparisonRow, use: Use) -> bool:
     return (row.kernel, row.direction, row.shape, row.dtype) == (use.case, use.direction, use.shape, use.dtype)
 
 
-def _why_not(row: ComparisonRow, baseline: str) -> str:
-    """Why a row gives no figures; empty where it does."""
-    if row.evidence is not Evidence.MEASURED:
-        return f"{row.evidence} only: it has no time"
-    if not row.status.good:
-        return f"measured, but {row.status}"
-    if row.incomparable:
-        return f"measured, but {row.incomparable[0]}"
-    if row.older_source:
-        return "measured of an older source of the kernel"
-    timed = [x for x in row.functions if x.name in (FUSED, baseline) and x.events is not None and x.status.good]
-    return "" if len(timed) == 2 else f"measured, but its baseline {baseline} was not timed, or was not right"
-
-
 def _reason(met: Sequence[ComparisonRow], baseline: str) -> str:
     """The reason of the row that came nearest: a measured one before others."""
     nearest_first = sorted(met, key=lambda row: row.evidence is not Evidence.MEASURED)
-    return next((_why_not(row, baseline) for row in nearest_first), "no row of this shape and dtype")
+    return next((why_unusable(row, baseline) for row in nearest_first), "no row of this shape and dtype")
 
 
 def _function(row: ComparisonRow, name: str) -> FunctionRow:

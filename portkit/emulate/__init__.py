@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from portkit.emulate.amdgcn.launch import run
 from portkit.emulate.core.findings import Finding, Kind, Place, Site
 from portkit.emulate.core.launch import Counts, Emulation, Options, Pointer, Value
 from portkit.emulate.core.orders import in_every_order
 from portkit.emulate.core.schedule import Order
+from portkit.emulate.vendors import ARCHITECTURES, run
 
 __all__ = [
+    "ARCHITECTURES",
     "Counts",
     "Emulation",
     "Finding",

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from portkit.document import Document, Kind, read_document
+from portkit.document import Document, Kind
 from portkit.errors import PricesError
-from portkit.plan.mistakes import mistake_of
+from portkit.plan.validated import merged, read_validated
 
 BUILT_IN: Final = Path(__file__).parent / "data" / "prices.yaml"
 
@@ -84,7 +84,7 @@ def load_prices(files: Sequence[Path] = ()) -> Mapping[str, Price]:
     Raises:
         PricesError: a file is wrong; the message has file, line, key and remedy.
     """
-    return {name: price for file in (BUILT_IN, *files) for name, price in read_prices(file).items()}
+    return merged(read_prices, BUILT_IN, files)
 
 
 def read_prices(path: Path) -> Mapping[str, Price]:
@@ -93,11 +93,7 @@ def read_prices(path: Path) -> Mapping[str, Price]:
     Raises:
         PricesError: the file is wrong; the message has file, line, key and remedy.
     """
-    document = read_document(path, _FILE)
-    try:
-        file = File.model_validate(document.data)
-    except ValidationError as error:
-        raise mistake_of(document, error, PricesError, (File, Entry), "docs/savings.md has the keys") from error
+    document, file = read_validated(path, _FILE, File, (Entry,))
     return {name: _price(document, name, entry) for name, entry in file.prices.items()}
 
 

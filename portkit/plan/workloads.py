@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from portkit.document import Document, Kind, read_document
+from portkit.document import Document, Kind
 from portkit.errors import WorkloadError, nearest
 from portkit.model import DTYPE_BYTES, Direction, Shape
-from portkit.plan.mistakes import mistake_of
+from portkit.plan.validated import merged, read_validated
 
 BUILT_IN: Final = Path(__file__).parent / "data" / "workloads.yaml"
 
@@ -217,7 +217,7 @@ def load_workloads(files: Sequence[Path] = ()) -> Mapping[str, Declaration]:
     Raises:
         WorkloadError: a file is wrong; the message has file, line, key and remedy.
     """
-    return {name: each for file in (BUILT_IN, *files) for name, each in read_workloads(file).items()}
+    return merged(read_workloads, BUILT_IN, files)
 
 
 def read_workloads(path: Path) -> Mapping[str, Declaration]:
@@ -226,10 +226,5 @@ def read_workloads(path: Path) -> Mapping[str, Declaration]:
     Raises:
         WorkloadError: the file is wrong; the message has file, line, key and remedy.
     """
-    document = read_document(path, _FILE)
-    try:
-        file = File.model_validate(document.data)
-    except ValidationError as error:
-        models = (File, Entry, UseEntry)
-        raise mistake_of(document, error, WorkloadError, models, "docs/savings.md has the keys") from error
+    document, file = read_validated(path, _FILE, File, (Entry, UseEntry))
     return {name: Declaration(name, entry, document) for name, entry in file.workloads.items()}

@@ -113,11 +113,20 @@ def _money(found: Savings) -> Iterator[str]:
         interval(x) for x in (money.unfused_per_million, money.fused_per_million, money.saved_per_million)
     )
     yield f"US dollars per million tokens: {before} to {after}, saved {saved}"
-    yield (
-        f"A job of {money.job_tokens:,} tokens on one GPU is billed ${money.unfused_bill:,.2f} with {found.baseline}, "
-        f"${money.fused_bill:,.2f} fused."
-    )
+    unfused, fused = _dollars(money.unfused_bill), _dollars(money.fused_bill)
+    job = f"a job of {money.job_tokens:,} tokens on one GPU"
+    if money.whole:
+        yield f"The bill of {job}: {unfused} with {found.baseline}, {fused} fused."
+    else:
+        yield (
+            f"Of the bill of {job}, the part of these kernels alone: {unfused} with {found.baseline}, {fused} fused; "
+            "what the rest costs, and so how much is billed, is not known."
+        )
     yield f"Price: ${price.usd_per_hour:.2f} an hour ({price.source}, {price.date}); {_billing(price)}."
+
+
+def _dollars(each: Estimate) -> str:
+    return f"${each.value:,.2f} [{each.low:,.2f}, {each.high:,.2f}]"
 
 
 def _billing(price: Price) -> str:
@@ -132,9 +141,7 @@ def _billing(price: Price) -> str:
 
 def _floor(found: Savings) -> Iterator[str]:
     if found.lines:
-        share = found.compute_ms.value / found.fused_ms.value
-        stays = f"Floor: {interval(found.compute_ms)} ms of the fused time ({share:.0%}) are bound by compute and stay"
-        yield stays + (", of the kernels that are measured alone." if found.missing else ".")
+        yield _floor_of(found)
     if found.unplaced:
         yield f"Nobody knows what bounds {_names(line.use.case for line in found.unplaced)}."
     if found.missing:
@@ -142,6 +149,15 @@ def _floor(found: Savings) -> Iterator[str]:
         yield tabulate([_missing(each) for each in found.missing], tablefmt="plain", disable_numparse=True)
     if found.workload.leaves_out:
         yield f"No kernel stands for: {found.workload.leaves_out}."
+
+
+def _floor_of(found: Savings) -> str:
+    share = found.compute_ms.value / found.fused_ms.value
+    bound = f"{interval(found.compute_ms)} ms of the fused time ({share:.0%}) are bound by compute and stay"
+    if not found.missing:
+        return f"Floor: {bound}."
+    kernels = f"{len(found.missing)} of {len(found.workload.uses)} kernels"
+    return f"Floor: not known, since {kernels} are not measured; of those that are, {bound}."
 
 
 def _missing(each: Missing) -> Sequence[str]:

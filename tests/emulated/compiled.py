@@ -1,4 +1,4 @@
-"""Compiles a Triton kernel for an AMD architecture, and launches it in the emulator."""
+"""Compiles a Triton kernel for an architecture, and launches it in the emulator."""
 
 from dataclasses import dataclass
 
@@ -50,9 +50,17 @@ def build(kernel, architecture, signature, constants, *, waves=4, aligned=True, 
         (place,): _attributes(kind, architecture, aligned, ranged) for place, kind in enumerate(types.values())
     }
     source = ASTSource(kernel, types, constexprs=constants, attrs={k: v for k, v in attributes.items() if v})
-    target = GPUTarget("hip", architecture, WAVE_SIZE[architecture[:4]])
+    target = target_of(architecture)
     built = triton.compile(source, target=target, options={"num_warps": waves, **options})
-    return Built(built.asm["amdgcn"], architecture, waves, built.metadata.shared)
+    text = built.asm["ptx" if target.backend == "cuda" else "amdgcn"]
+    return Built(text, architecture, built.metadata.num_warps, built.metadata.shared)
+
+
+def target_of(architecture) -> GPUTarget:
+    """Triton's target of an architecture of either vendor."""
+    if architecture.startswith("sm_"):
+        return GPUTarget("cuda", int(architecture.removeprefix("sm_")), 32)
+    return GPUTarget("hip", architecture, WAVE_SIZE[architecture[:4]])
 
 
 def _attributes(kind, architecture, aligned, ranged):

@@ -337,5 +337,5 @@ def test_evicted_is_what_comes_near_to_cold(monkeypatch, warm, cold, flushed, an
     times = iter([warm, cold, flushed])
     monkeypatch.setattr(torch, "zeros", lambda *shape, **given: None)
     monkeypatch.setattr(flush, "make_flush", lambda nbytes: None)
-    monkeypatch.setattr(flush, "_latency_ms", lambda buffer, before: next(times))
+    monkeypatch.setattr(flush, "latency_ms", lambda buffer, before: next(times))
     assert flush.evicts(lambda: None) is answer

@@ -114,14 +114,19 @@ def main():
     return code
 
 
+def orders(path):
+    """Tasks, as soon as they are told; none if who would tell them is gone."""
+    while not path.exists():
+        if not Path("/proc", sys.argv[-1]).exists():
+            return []
+        time.sleep(0.02)
+    return json.loads(path.read_bytes())["tasks"]
+
+
 def play(folder, wrong, step, program):
     """The program's part: exit code, and the kernels that ncu saw."""
     kernels = []
-    while not (folder / "orders.json").exists():
-        if not Path("/proc", sys.argv[-1]).exists():  # who would give them
-            return 1, kernels
-        time.sleep(0.02)
-    for task in json.loads((folder / "orders.json").read_bytes())["tasks"]:
+    for task in orders(folder / "orders.json"):
         number, what = task["number"], wrong.get(str(task["number"]))
         step("begun", number)
         step("stage", number, text="run")

@@ -1,5 +1,6 @@
 """The script that tells what it costs a function to come first in a round."""
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -42,12 +43,24 @@ def test_what_coming_first_costs_on_each_clock(tmp_path):
     done = run(report(tmp_path, samples()))
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    found = {(line[1], line[2]): line[4:] for line in lines if line[1:2] and line[1] in NAMES}
+    found = {(line[1], line[2]): line[4:7] for line in lines if line[1:2] and line[1] in NAMES}
     assert found == {
         **{(name, "events"): ["110.00", "100.00", "+10.0"] for name in NAMES},
         **{(name, "trace"): ["50.00", "50.00", "+0.0"] for name in NAMES},
     }
+    found = {(line[1], line[2]): line[7:] for line in lines if line[1:2] and line[1] in NAMES}
+    assert {key: (line[0] in NAMES, line[1]) for key, line in found.items()} == dict.fromkeys(found, (True, "+0.0"))
     assert "events: coming first costs +10.00 % in the median" in done.stdout
+
+
+def test_the_neighbour_after_which_a_function_takes_longest(tmp_path):
+    kept = samples()
+    rounds = orders(NAMES, 60, SEED)
+    torch = tuple(0.06 if "eager torch" in " ".join(order) else 0.05 for order in rounds)
+    kept = dataclasses.replace(kept, milliseconds={"trace": {**kept.milliseconds["trace"], "torch": torch}})
+    done = run(report(tmp_path, kept))
+    assert "trace: the dearest neighbour costs +20.0 % (torch of " in done.stdout
+    assert done.stdout.rstrip().endswith("after eager)")
 
 
 @pytest.mark.parametrize(("kept", "options"), [(samples(order_seed=None), ()), (samples(), ("--from-us", "101"))])

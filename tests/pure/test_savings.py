@@ -17,6 +17,7 @@ from portkit.analysis.estimate import Estimate, total
 from portkit.cli.savings import command
 from portkit.errors import PricesError, ReportError, WorkloadError
 from portkit.model import DeviceProbe, Evidence, Outcome, Stage, Status, Timed, Work
+from portkit.plan.matrix import read_matrix
 from portkit.plan.prices import load_prices, read_prices
 from portkit.plan.workloads import evaluate, load_workloads, read_workloads
 from portkit.store.journal import Journal
@@ -115,10 +116,32 @@ def test_times_launches_bytes_and_money_by_hand(folder):
     assert one["gpu_hours_per_million_requests"]["unfused"]["value"] == pytest.approx(1e6 / 4 * 0.015 / 3600)
     # price ÷ tokens per second: $3.6/3600 s ÷ (4096 / 0.003 s) × 1e6
     assert one["money"]["fused_per_million"]["value"] == pytest.approx(0.001 / (4096 / 0.003) * 1e6)
-    # 600,000 passes: 9000 s unfused = 150 minutes; 1800 s fused = 30 minutes
-    assert one["money"]["unfused_bill"] == pytest.approx(9.0)
-    assert one["money"]["fused_bill"] == pytest.approx(1.8)
+    # 600,000 passes: 9000 s unfused, 1800 s fused; a part of a pass is not rounded to minutes
+    assert not one["money"]["whole"]
+    assert value(one["money"]["unfused_bill"]) == pytest.approx((9.0, 8.91, 9.09))
+    assert one["money"]["fused_bill"]["value"] == pytest.approx(1.8)
     assert [each["use"]["case"] for each in one["missing"]] == ["rope"]
+
+
+def test_the_bill_of_a_part_of_a_pass_says_that_it_is_one(folder):
+    report(folder, measured(), measured(case="rms_norm", timing=timing(0.25, 2.0), unfused=6))
+    arguments = ("--workloads", "own.yaml", "-w", "small", "--prices", "prices.yaml")
+    shown = run(*arguments)
+    assert "the part of these kernels alone: $" in shown
+    assert "so how much is billed, is not known" in shown
+    assert "Floor: not known, since 1 of 3 kernels are not measured; of those that are, 0 ms" in shown
+
+
+def test_a_whole_pass_is_billed_by_steps(folder):
+    (folder / "own.yaml").write_text(WORKLOAD.replace("      - {case: rope", "      # {case: rope"))
+    report(folder, measured(), measured(case="rms_norm", timing=timing(0.25, 2.0), unfused=6))
+    (one,) = found("--tokens", 4096 * 600_000)
+    # 9000 s ± 1 % are 150 minutes, 149 at least and 152 at most, at 6 cents
+    assert one["money"]["whole"]
+    assert value(one["money"]["unfused_bill"]) == pytest.approx((9.0, 0.06 * 149, 0.06 * 152))
+    shown = run("--workloads", "own.yaml", "-w", "small", "--prices", "prices.yaml")
+    assert "The bill of a job of 1,000,000,000 tokens on one GPU: $" in shown
+    assert "Floor: 0 ms of the fused time (0%) are bound by compute and stay." in shown
 
 
 def test_a_short_job_pays_the_minimum_and_a_longer_one_whole_minutes(folder):
@@ -245,6 +268,14 @@ def test_llama_shapes_by_hand():
     assert sum(use.count * use.shape[1] * use.shape[2] for use in products) + qkv == 7_504_658_432
 
 
+def test_the_matrix_of_whole_passes_has_their_very_shapes():
+    passes = [load_workloads()[name].workload() for name in ("llama3-8b-prefill", "llama3-8b-decode")]
+    wanted = {(use.case, use.shape) for each in passes for use in each.uses}
+    kernels = read_matrix(Path(portkit.__file__).parents[1] / "examples" / "savings.yaml").kernels
+    there = {(kernel.source.name, tuple(shape)) for kernel in kernels for shape in kernel.axes.shapes}
+    assert there == wanted
+
+
 @pytest.mark.parametrize("text", ["layers.real", "layers ** 2", "f(1)", "1 +", "1 // 0", "True", "'a'"])
 def test_expressions_are_sums_and_products_alone(text):
     with pytest.raises(ValueError, match=r"no expression|neither number"):
@@ -272,7 +303,7 @@ def test_a_wrong_workloads_file_is_told_by_line_and_key(folder, old, new, messag
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("3.6", "-1", r"prices.yaml:2: prices.h200.usd_per_hour: Input should be greater than 0"),
+        ("3.6", "-1", r"prices.yaml:2: prices.h200.usd_per_hour: must be more than 0.0, not -1"),
         ("source: us", "sauce: us", r"prices.yaml:2: prices.h200.*(missing|unknown key)"),
         ("h200:", "h2000:", r"prices.yaml:2: prices.h2000: no target is named 'h2000'"),
         ("2026-09-24", "soon", r"prices.yaml:2: prices.h200.date"),

@@ -132,7 +132,7 @@ def test_a_wrong_result_has_no_speedup(report):
     report(chain(2, 20), chain(8, 40, outcome=Outcome(Status.WRONG_RESULT, Stage.VERIFY, "no")))
     (found,) = json.loads(run("--json"))["chains"]
     assert found["steps"][1]["speedup"] is None
-    assert found["steps"][1]["why_none"] == "wrong_result"
+    assert found["steps"][1]["why_none"] == "measured, but wrong_result"
 
 
 def test_an_unknown_kernel_is_told(report):

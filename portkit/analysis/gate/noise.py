@@ -28,7 +28,7 @@ FLOOR: Final[Mapping[str, tuple[float, float]]] = {"trace": (0.005, 0.03), "even
 """Clock → standard deviation of a run's median: share of it, and µs.
 
 More than twice what the two recorded processes of reports/h200-2026-11-29/compare_runs.txt showed (0.2 % on both
-clocks); the µs on events are what their cost differed by (docs/timing.md, "Figures of one H200").
+clocks); the µs on events are what their cost differed by from process to process (scripts/clock_figures.py).
 """
 
 NODE: Final = 0.02

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from portkit.analysis.functions import FunctionRow
 from portkit.analysis.rows import Comparison, ComparisonRow
+from portkit.analysis.usable import why_unusable
 from portkit.analysis.views.depth import unrolled
 from portkit.model import Direction, Evidence, Ratio
 from portkit.store.merge import Dataset
@@ -122,12 +123,10 @@ def _step(depth: int, rows: Sequence[ComparisonRow], baseline: str) -> Step:
 def _speedup(row: ComparisonRow, baseline: str) -> tuple[Ratio | None, str]:
     if row.evidence is not Evidence.MEASURED:
         return None, "not measured"
-    if not row.status.good:
-        return None, str(row.status)
+    if why := why_unusable(row, baseline):
+        return None, why
     function = _named(row, baseline)
-    if function is None or function.speedup is None:
-        return None, f"{baseline} was not timed"
-    return function.speedup, ""
+    return (function.speedup, "") if function and function.speedup else (None, f"{baseline} was not timed")
 
 
 def _named(row: ComparisonRow, name: str) -> FunctionRow | None:

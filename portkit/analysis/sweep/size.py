@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from portkit.analysis.estimate import Estimate
 from portkit.analysis.functions import FUSED, FunctionRow
 from portkit.analysis.rows import Comparison
-from portkit.model import Clock, DeviceProbe, Direction, Evidence, Ratio, Work
+from portkit.analysis.usable import why_unusable
+from portkit.model import Clock, DeviceProbe, Direction, Ratio, Work
 from portkit.plan.baselines import EAGER
 from portkit.store.merge import Dataset
 
@@ -114,7 +115,7 @@ def _timed(
     probes: Mapping[tuple[str, str], DeviceProbe],
 ) -> Iterable[_Timed]:
     for row in comparison.rows:
-        if row.evidence is not Evidence.MEASURED or not row.status.good or row.incomparable or row.device_id is None:
+        if row.device_id is None or why_unusable(row, EAGER):
             continue
         probe, work = probes.get((row.run_id, row.device_id)), works.get((row.run_id, row.cell_key))
         functions = {each.name: each for each in row.functions}

@@ -15,21 +15,11 @@ from portkit.emulate.amdgcn.execute import Block, Code, Runner
 from portkit.emulate.amdgcn.machine import Access, Machine
 from portkit.emulate.amdgcn.swaps import guesses
 from portkit.emulate.amdgcn.waits import missing_waits
-from portkit.emulate.core.bytestore import Bytes, ByteStore
-from portkit.emulate.core.checker import (
-    MANY,
-    Conflict,
-    GlobalRaces,
-    SharedLedger,
-    Use,
-    Values,
-    agent_of,
-    global_tags,
-    group_of,
-)
+from portkit.emulate.core.checker import Conflict, SharedLedger, Use
 from portkit.emulate.core.findings import Finding, Kind
-from portkit.emulate.core.launch import Grid
-from portkit.emulate.core.memory import Allocation, Memory
+from portkit.emulate.core.memory import Memory
+from portkit.emulate.core.watch import DONE, GlobalCheck, GlobalWatch, SharedCheck, verb_of
+from portkit.emulate.core.watch import Access as Watched
 
 
 @dataclass(frozen=True)
@@ -61,26 +51,23 @@ class Check:
     """
 
     def __init__(self, judged: Judged, memory: Memory, grid: Sequence[int], own: int) -> None:
-        self.judged, self.memory = judged, memory
-        self.grid = (*grid, 1, 1)[:3]
-        count = int(np.prod(self.grid))
-        self.races = GlobalRaces(count)
-        self.own = own
+        self.judged = judged
+        self.launch = GlobalWatch(memory, grid, own, judged.guesses)
 
     def attach(self, runner: Runner) -> None:
         """Watch one chunk of workgroups."""
         machine = runner.machine
-        whole, shared = _GlobalCheck(self, machine), _SharedCheck(machine, self.judged.loose)
+        whole = GlobalCheck(self.launch, machine.groups, machine.waves_per_group, machine.note)
+        shared = _SharedCheck(machine, self.judged.loose)
         if self.judged.findings:
             runner.watch = self._on_block
-        if self.races.workgroups * machine.waves_per_group > 1 or self.memory.written is not None:
+        if self.launch.needed(machine.waves_per_group):
             machine.observer = whole
         machine.shared_observer = shared
-        machine.shared.follow_writes()
 
         def at_barrier(machine: Machine, group: int) -> None:
-            whole.epochs[group] += 1
-            shared.at_barrier(machine, group)
+            whole.at_barrier(group)
+            shared.at_barrier(group)
 
         runner.at_barrier = at_barrier
         if self.judged.plan:
@@ -113,74 +100,6 @@ class Check:
             machine.note(dataclasses.replace(finding, place=machine.place(0, None)))
         return False
 
-    def number(self, group: Grid) -> int:
-        """A workgroup's number within the launch."""
-        x, y, z = group
-        return x + self.grid[0] * (y + self.grid[1] * z)
-
-    def workgroup(self, number: int) -> Grid:
-        """The workgroup of a number."""
-        rest, x = divmod(number, self.grid[0])
-        z, y = divmod(rest, self.grid[1])
-        return x, y, z
-
-
-class _GlobalCheck:
-    """Of global memory, for one chunk."""
-
-    def __init__(self, check: Check, machine: Machine) -> None:
-        self.check, self.memory, self.machine = check, check.memory, machine
-        numbers = np.array([check.number(group) for group in machine.groups], np.int64)
-        self.group_of_wave: NDArray[np.int64] = numbers[machine.group]
-        self.wave: NDArray[np.int64] = np.arange(machine.waves) % machine.waves_per_group
-        self.epochs: NDArray[np.int64] = np.zeros(len(machine.groups), np.int64)  # barriers that have completed
-
-    def __call__(self, access: Access) -> None:
-        if not access.at.size:
-            return
-        use = _use(access)
-        if use is not Use.WRITE and (first := self.memory.first_unwritten(access.at, access.size)) is not None:
-            self._unwritten(access, first)
-        if int(access.at[0]) >= self.check.own:
-            guessed = use is Use.READ and access.site.line in self.check.judged.guesses
-            self._races(self.check.races, Use.ATOMIC if guessed else use, access)
-
-    def _unwritten(self, access: Access, which: int) -> None:
-        where = self.memory.containing(int(access.at[which]))
-        assert where
-        offset = int(access.at[which]) - where.start
-        message = f"{access.size} bytes of {where.name}[{offset}] are read, and nothing wrote them"
-        place = self.machine.place(which, access.active)
-        self.machine.note(Finding(Kind.UNWRITTEN_GLOBAL, message, access.site, place, offset, where.name))
-
-    def _races(self, races: GlobalRaces, use: Use, access: Access) -> None:
-        """Accesses to more than one allocation at once are rare, and left unjudged."""
-        where = self.memory.containing(int(access.at.min()))
-        if where is None or int(access.at.max()) >= where.end:
-            return
-        tags = access.spread(self._tags())
-        conflict = races.note(use, where, access.at - where.start, access.size, tags, _values(access, self.memory))
-        if conflict:
-            self._race(access, where, conflict)
-
-    def _tags(self) -> NDArray[np.int64]:
-        """Of all waves of the chunk."""
-        return global_tags(self.group_of_wave, self.epochs[self.machine.group], self.wave)
-
-    def _race(self, access: Access, where: Allocation, conflict: Conflict) -> None:
-        place = self.machine.place(conflict.which, access.active)
-        own = self.check.number(place.workgroup)
-        by = self._other(conflict.other, own)
-        message = f"{_verb(access)} {where.name}[{conflict.byte}], which {by} {_DONE[conflict.use]}, in no order"
-        kind = Kind.WORKGROUP_RACE if group_of(conflict.other) == own else Kind.GLOBAL_RACE
-        self.machine.note(Finding(kind, message, access.site, place, conflict.byte, where.name))
-
-    def _other(self, tag: int, own: int) -> str:
-        group, wave = group_of(tag), agent_of(tag)
-        if group != own:
-            return "several workgroups" if group is None else f"workgroup {self.check.workgroup(group)}"
-        return "several waves of its own" if wave is None else f"wave {wave} of its own"
-
 
 @dataclass(frozen=True)
 class _Recent:
@@ -202,8 +121,8 @@ class _Recent:
         return dataclasses.replace(self, at=self.at[which], waves=self.waves[which])
 
 
-class _SharedCheck:
-    """Of shared memory, for one chunk.
+class _SharedCheck(SharedCheck):
+    """Of shared memory, where accesses may outlast a barrier.
 
     Args:
         machine: the waves.
@@ -211,23 +130,19 @@ class _SharedCheck:
     """
 
     def __init__(self, machine: Machine, loose: Mapping[int, frozenset[int]]) -> None:
+        super().__init__(machine.shared, machine.waves_per_group, machine.note)
         self.machine, self.loose = machine, loose
         self.may_outlast: frozenset[int] = frozenset().union(*loose.values())
         self.recent: list[_Recent] = []  # of them, those that no barrier has ended yet
-        several = machine.waves_per_group > 1
-        self.ledger = SharedLedger(len(machine.groups), machine.shared.stride) if several else None
-        self.tags: NDArray[np.int32] = np.arange(machine.waves, dtype=np.int32) % machine.waves_per_group + 1
 
-    def at_barrier(self, machine: Machine, group: int) -> None:
+    def at_barrier(self, group: int) -> None:
         """Accesses before a barrier are in order with those behind it, but for those that are still out."""
-        if not self.ledger:
-            return
-        self.ledger.at_barrier(group)
+        super().at_barrier(group)
         recent, self.recent = self.recent, []
         for each in recent:
-            mine = machine.group[each.waves] == group
+            mine = self.machine.group[each.waves] == group
             out = dataclasses.replace(each.part(mine & self._outlasting(each)), outlasted=True)
-            if out.at.size:
+            if out.at.size and self.ledger:
                 self.ledger.note_of(np.array([group]), out.use, out.at, out.size, self.tags[out.waves])
             self.recent.extend(left for left in (out, each.part(~mine)) if left.at.size)
 
@@ -236,61 +151,19 @@ class _SharedCheck:
         barriers = [number for number, lines in self.loose.items() if recent.line in lines]
         return np.isin(self.machine.pc[recent.waves], barriers)
 
-    def __call__(self, access: Access) -> None:
-        if not access.at.size:
+    def _order(self, ledger: SharedLedger, use: Use, access: Watched) -> None:
+        if access.site.line in self.may_outlast:
+            waves = access.spread(np.arange(self.machine.waves))
+            self.recent.append(_Recent(access.site.line, use, access.at, access.size, waves))
+        super()._order(ledger, use, access)
+
+    def race(self, access: Watched, conflict: Conflict) -> None:
+        """Of an access that outlasted a barrier, a wait is missing."""
+        out = next((each for each in self.recent if each.outlasted and each.touches(conflict.byte)), None)
+        if out is None:
+            super().race(access, conflict)
             return
-        shared = self.machine.shared
-        use = _use(access)
-        if use is not Use.WRITE and (first := shared.first_unwritten(access.at, access.size)) is not None:
-            message = f"{access.size} bytes are read, and nothing wrote them"
-            self._note(Kind.UNWRITTEN_SHARED, message, access, first, int(access.at[first]))
-        if self.ledger:
-            if access.site.line in self.may_outlast:
-                self.recent.append(_Recent(access.site.line, use, access.at, access.size, access.waves))
-            groups = self.machine.group[self.machine.select]
-            tags, values = access.spread(self.tags), _values(access, shared)
-            conflict = self.ledger.note_of(groups, use, access.at, access.size, tags, values)
-            if conflict:
-                self._race(access, conflict)
-
-    def _race(self, access: Access, conflict: Conflict) -> None:
-        if out := next((each for each in self.recent if each.outlasted and each.touches(conflict.byte)), None):
-            message = (
-                f"{_verb(access)} a byte that the access of line {out.line}, which no wait made sure of at a barrier, "
-            )
-            message += _DONE[out.use]
-            self._note(Kind.MISSING_WAIT, message, access, conflict.which, conflict.byte)
-            return
-        by = "several waves" if conflict.other == MANY else f"wave {conflict.other - 1}"
-        message = f"{_verb(access)} a byte that {by} {_DONE[conflict.use]}, with no barrier between"
-        self._note(Kind.SHARED_RACE, message, access, conflict.which, conflict.byte)
-
-    def _note(self, kind: Kind, message: str, access: Access, which: int, byte: int) -> None:
-        offset = byte % self.machine.shared.stride
-        place = self.machine.place(which, access.active)
-        self.machine.note(Finding(kind, message, access.site, place, offset, "shared"))
-
-
-_DONE = {Use.READ: "read", Use.WRITE: "wrote", Use.ATOMIC: "changed by an atomic"}
-
-
-def _use(access: Access) -> Use:
-    if access.atomic:
-        return Use.ATOMIC
-    return Use.WRITE if access.write else Use.READ
-
-
-def _verb(access: Access) -> str:
-    return {Use.READ: "reads", Use.WRITE: "writes", Use.ATOMIC: "changes by an atomic"}[_use(access)]
-
-
-def _values(access: Access, store: ByteStore) -> Values | None:
-    """Of a write that is not atomic."""
-    words = access.words
-    if words is None:
-        return None
-
-    def after() -> Bytes:
-        return np.ascontiguousarray(words).view(np.uint8).reshape(access.at.size, -1)[:, : access.size]
-
-    return Values(lambda: store.bytes[access.at[:, None] + np.arange(access.size)], after)
+        message = (
+            f"{verb_of(access)} a byte that the access of line {out.line}, which no wait made sure of at a barrier, "
+        )
+        self.found(Kind.MISSING_WAIT, message + DONE[out.use], access, conflict.which, conflict.byte)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
 
 from portkit.emulate.amdgcn.execute import Block, Code
 from portkit.emulate.amdgcn.isa.control import CONDITIONS, JUMPS, ends_block, return_points
 from portkit.emulate.amdgcn.isa.registry import base_name
-
-State = TypeVar("State")
+from portkit.emulate.core import flow
+from portkit.emulate.core.flow import State
 
 
 def successors(code: Code, block: Block) -> Iterable[int]:
@@ -40,14 +39,10 @@ def solve(
         through: state behind a block from the one before it.
         join: of two ways that meet; repeated joins must come to an end.
     """
-    found = {code.entry: start}
-    waiting = [code.entry]
-    while waiting:
-        block = code.blocks[waiting.pop()]
-        behind = through(block, found[block.start])
-        for target in successors(code, block):
-            joined = join(found[target], behind) if target in found else behind
-            if target not in found or joined != found[target]:
-                found[target] = joined
-                waiting.append(target)
-    return found
+    return flow.solve(
+        code.entry,
+        start,
+        lambda number, state: through(code.blocks[number], state),
+        lambda number: successors(code, code.blocks[number]),
+        join,
+    )

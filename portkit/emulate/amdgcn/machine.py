@@ -73,6 +73,10 @@ class Access:
             return np.repeat(selected, self.machine.lanes)
         return selected[np.nonzero(self.active)[0]]
 
+    def place(self, which: int) -> Place:
+        """Who makes access number ``which``."""
+        return self.machine.place(which, self.active)
+
     @property
     def lanes(self) -> NDArray[np.int64]:
         """Lane of each access."""

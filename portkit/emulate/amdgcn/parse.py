@@ -17,6 +17,7 @@ from portkit.emulate.amdgcn.isa.control import ends_block
 from portkit.emulate.amdgcn.modes import with_modes
 from portkit.emulate.amdgcn.program import Argument, Instruction, Program
 from portkit.emulate.core.findings import Site, Unloadable, Unsupported
+from portkit.emulate.core.sources import SourceLines
 
 MODIFIERS = frozenset(
     [
@@ -97,9 +98,6 @@ CODE = re.compile(r"\.text\b|\.section\s+\.text\b")
 """Beginnings of sections of code: cold functions have one of their own."""
 LABEL = re.compile(r"([\w.$]+):")
 INSTRUCTION = re.compile(r"((?:s|v|ds|global|buffer|flat|scratch|image|tbuffer|exp)_\w+|exp)\b\s*(.*)")
-LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+")
-FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
-FRAME = re.compile(r"([^\s\[\]@]+):(\d+):\d+")
 PIECE = re.compile(r"(?:[^\s\[(|]|\[[^\]]*\]|\([^)]*\)|\|[^|]*\|)+")
 FREE_FORM = re.compile(r"s_(waitcnt\w*|delay_alu|wait_\w+|sendmsg\w*|setreg\w*|getreg\w*|denorm_mode|round_mode)$")
 """Instructions whose operands have a grammar of their own; kept as one string."""
@@ -164,8 +162,7 @@ class _Reader:
         self.labels: dict[str, int] = {}
         self.aligned: list[int] = []
         self.directives: dict[str, int] = {}
-        self.files: dict[str, str] = {}
-        self.source: str | None = None
+        self.source = SourceLines()
         self.symbols: dict[str, int] = {}
         for number, line in enumerate(_code_lines(text), 1):
             self._line(number, line)
@@ -180,33 +177,21 @@ class _Reader:
         elif match := LABEL.match(code):
             self.labels[match[1]] = len(self.instructions)
         else:
-            self.instructions.append(parse_instruction(code, Site(number, code, self.source)))
+            self.instructions.append(parse_instruction(code, Site(number, code, self.source.here)))
 
     def _directive(self, number: int, code: str, line: str) -> None:
         if match := LABEL.match(code):
             self.labels[match[1]] = len(self.instructions)
         elif code.startswith(".loc"):
-            self._location(code, line)
+            self.source.location(code, line.partition(";")[2])
         elif code.startswith(".file"):
-            self._file(code)
+            self.source.file(code)
         elif code.startswith(".amdhsa_"):
             name, _, value = code[len(".amdhsa_") :].partition(" ")
             if name not in NOT_READ and OF_FUNCTIONS not in value:
                 self.directives[name] = _integer(value.strip(), number, code)
         elif code.startswith(".p2align") and code.split()[1].rstrip(",") == "8":
             self.aligned.append(len(self.instructions))
-
-    def _file(self, code: str) -> None:
-        if match := FILE.match(code):
-            self.files[match[1]] = (match[3] or match[2]).rsplit("/", 1)[-1]
-
-    def _location(self, code: str, line: str) -> None:
-        """The outermost frame: code of the standard library is shown where the kernel calls it."""
-        frames = FRAME.findall(line.partition(";")[2])
-        if frames and frames[-1][1] != "0":
-            self.source = f"{frames[-1][0].rsplit('/', 1)[-1]}:{frames[-1][1]}"
-        elif not frames and (match := LOCATION.match(code)) and match[2] != "0":
-            self.source = f"{self.files.get(match[1], match[1])}:{match[2]}"
 
 
 def _code_lines(text: str) -> Iterator[str]:

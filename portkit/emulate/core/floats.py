@@ -58,11 +58,45 @@ def fma32_unrounded(a: Array, b: Array, c: Array) -> Array:
 
 
 def fma64(a: Array, b: Array, c: Array) -> Array:
-    """a·b + c in float64, rounded once, through long double where that is wide enough, else exactly."""
+    """a·b + c in float64, rounded once (Boldo and Melquiond's algorithm; exactly where that leaves the range)."""
     a, b, c = np.broadcast_arrays(np.asarray(a, np.float64), b, c)
-    plain = np.asarray(a * b + c)
-    flat = [_exact_fma(float(x), float(y), float(z)) for x, y, z in zip(a.flat, b.flat, c.flat, strict=True)]
-    return np.where(np.isfinite(plain), np.reshape(flat, plain.shape), plain)
+    with np.errstate(over="ignore", invalid="ignore"):
+        plain = np.asarray(a * b + c)
+        result = _fma64_in_range(a, b, c)
+    sizes = np.abs(np.stack([a, b, a * b, c]))
+    safe = ((sizes == 0) | ((sizes > 2.0**-400) & (sizes < 2.0**400))).all(axis=0)
+    result = np.where(safe & (result != 0), result, plain)
+    for place in np.argwhere(~safe & np.isfinite(plain)):
+        index = tuple(place)
+        result[index] = _exact_fma(float(a[index]), float(b[index]), float(c[index]))
+    return result
+
+
+def _fma64_in_range(a: Array, b: Array, c: Array) -> Array:
+    high = a * b
+    low = _product_error(a, b, high)
+    middle, rest = _two_sum(c, low)
+    total, error = _two_sum(high, middle)
+    tail = np.asarray(rest + error)
+    return np.asarray(total + to_odd(tail, _lost(rest, error, tail), np.isfinite(tail)))
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    total = np.asarray(a + b)
+    return total, _lost(a, b, total)
+
+
+def _product_error(a: Array, b: Array, product: Array) -> Array:
+    """What a float64 product rounded away (Dekker's product of halves)."""
+    (p, q), (r, s) = _halves(a), _halves(b)
+    return np.asarray(((p * r - product) + p * s + q * r) + q * s)
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    """A float64 as a sum of two of 26 bits (Veltkamp)."""
+    wide = x * 134217729.0
+    high = np.asarray(wide - (wide - x))
+    return high, np.asarray(x - high)
 
 
 def _exact_fma(a: float, b: float, c: float) -> float:

@@ -93,13 +93,13 @@ def evicts(flush: Callable[[], object]) -> bool | None:
         None where warm and cold cannot be told apart on this device.
     """
     buffer = torch.zeros(PROBED_BYTES // 4, dtype=torch.int32, device="cuda")
-    warm, cold, flushed = (_latency_ms(buffer, each) for each in (lambda: None, make_flush(COLD_BYTES), flush))
+    warm, cold, flushed = (latency_ms(buffer, each) for each in (lambda: None, make_flush(COLD_BYTES), flush))
     if cold < _CONTRAST * warm:
         return None
     return flushed >= warm + _SHARE * (cold - warm)
 
 
-def _latency_ms(buffer: torch.Tensor, before: Callable[[], object]) -> float:
+def latency_ms(buffer: torch.Tensor, before: Callable[[], object]) -> float:
     """Median time of a walk over a buffer that was read just before ``before``."""
     _walk[(1,)](buffer, buffer, buffer.numel() // _LINES, LINES=_LINES, num_warps=1)
     return statistics.median(_one_walk(buffer, before) for _ in range(_REPEATS))

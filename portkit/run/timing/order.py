@@ -22,9 +22,9 @@ SEED = 0
 def drawn(places: Sequence[Functions]) -> Iterator[Functions]:
     """Rounds without end, each in an order of its own; call by call, they take the places in turn.
 
-    A call so never finds its inputs as the call before left them: that makes some kernels faster by
-    up to 4 % on an H200, flushed caches or not (translations of addresses that are still known, most
-    likely), and the first of a round alone would lack it.
+    A call so never finds its inputs as the call before left them: that makes some kernels faster,
+    flushed caches or not (translations of addresses that are still known, most likely), and the
+    first of a round alone would lack it.
     """
     draw, turns = random.Random(SEED), itertools.cycle(places)
     while True:

@@ -122,7 +122,10 @@ def _handed_to(take: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        GraphLowering.save_output_code = kept
+        if kept is None:
+            del GraphLowering.save_output_code
+        else:
+            GraphLowering.save_output_code = kept
 
 
 def _break(reason: Any) -> Break:

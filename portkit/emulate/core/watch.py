@@ -1,0 +1,248 @@
+"""Judges the accesses of a run: races, and reads of what nothing wrote.
+
+What an instruction set gives: accesses (``Access``), the number of waves of a workgroup, where findings go, and a call
+at each barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.emulate.core.bytestore import Bytes, ByteStore, Offsets, Words
+from portkit.emulate.core.checker import (
+    MANY,
+    Conflict,
+    GlobalRaces,
+    SharedLedger,
+    Use,
+    Values,
+    agent_of,
+    global_tags,
+    group_of,
+)
+from portkit.emulate.core.findings import Finding, Kind, Place, Site
+from portkit.emulate.core.launch import Grid
+from portkit.emulate.core.memory import Allocation, Memory
+from portkit.emulate.core.shared import SharedMemory
+
+Note = Callable[[Finding], None]
+"""Keeps a finding."""
+
+
+class Access(Protocol):
+    """Bytes that one instruction touches.
+
+    ``at`` has one offset an access: into the arena for global memory, into the chunk's array for shared memory.
+    """
+
+    @property
+    def site(self) -> Site:
+        """The instruction."""
+
+    @property
+    def at(self) -> Offsets:
+        """Of each access."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of each."""
+
+    @property
+    def write(self) -> bool:
+        """Whether bytes change."""
+
+    @property
+    def atomic(self) -> bool:
+        """Whether by an atomic operation."""
+
+    @property
+    def words(self) -> Words | None:
+        """Of a write that is not atomic, one row an access."""
+
+    def spread(self, of_wave: NDArray[Any]) -> NDArray[Any]:
+        """From one value for each wave of the chunk to one for each access."""
+
+    def place(self, which: int) -> Place:
+        """Who makes access number ``which``."""
+
+
+class GlobalWatch:
+    """What all chunks of a launch have in common about global memory.
+
+    Args:
+        memory: of the launch.
+        grid: workgroups in x, y, z.
+        own: end of what the runtime keeps there for itself, where nothing is a race.
+        guesses: lines of loads whose value a compare-and-swap checks.
+    """
+
+    def __init__(self, memory: Memory, grid: Sequence[int], own: int, guesses: frozenset[int] = frozenset()) -> None:
+        self.memory, self.own, self.guesses = memory, own, guesses
+        self.grid = (*grid, 1, 1)[:3]
+        self.races = GlobalRaces(int(np.prod(self.grid)))
+
+    def number(self, group: Grid) -> int:
+        """A workgroup's number within the launch."""
+        x, y, z = group
+        return x + self.grid[0] * (y + self.grid[1] * z)
+
+    def workgroup(self, number: int) -> Grid:
+        """The workgroup of a number."""
+        rest, x = divmod(number, self.grid[0])
+        z, y = divmod(rest, self.grid[1])
+        return x, y, z
+
+    def needed(self, waves_per_group: int) -> bool:
+        """Whether there is anything to judge."""
+        return self.races.workgroups * waves_per_group > 1 or self.memory.written is not None
+
+
+class GlobalCheck:
+    """Of global memory, for one chunk.
+
+    Args:
+        launch: what its chunks have in common.
+        groups: workgroups of this one.
+        waves_per_group: waves of each.
+        note: keeps findings.
+    """
+
+    def __init__(self, launch: GlobalWatch, groups: Sequence[Grid], waves_per_group: int, note: Note) -> None:
+        self.launch, self.memory, self.note = launch, launch.memory, note
+        numbers = np.array([launch.number(group) for group in groups], np.int64)
+        self.group: NDArray[np.int64] = np.repeat(np.arange(len(groups)), waves_per_group)
+        self.group_of_wave: NDArray[np.int64] = numbers[self.group]
+        self.wave: NDArray[np.int64] = np.arange(len(self.group)) % waves_per_group
+        self.epochs: NDArray[np.int64] = np.zeros(len(groups), np.int64)  # barriers that have completed
+
+    def at_barrier(self, group: int) -> None:
+        """What a workgroup did before comes before what it does from here on."""
+        self.epochs[group] += 1
+
+    def __call__(self, access: Access) -> None:
+        """Judge an access that is about to be made."""
+        if not access.at.size:
+            return
+        use = use_of(access)
+        if use is not Use.WRITE and (first := self.memory.first_unwritten(access.at, access.size)) is not None:
+            self._unwritten(access, first)
+        if int(access.at[0]) >= self.launch.own:
+            guessed = use is Use.READ and access.site.line in self.launch.guesses
+            self._races(self.launch.races, Use.ATOMIC if guessed else use, access)
+
+    def _unwritten(self, access: Access, which: int) -> None:
+        where = self.memory.containing(int(access.at[which]))
+        assert where
+        offset = int(access.at[which]) - where.start
+        message = f"{access.size} bytes of {where.name}[{offset}] are read, and nothing wrote them"
+        self.note(Finding(Kind.UNWRITTEN_GLOBAL, message, access.site, access.place(which), offset, where.name))
+
+    def _races(self, races: GlobalRaces, use: Use, access: Access) -> None:
+        """Accesses to more than one allocation at once are rare, and left unjudged."""
+        where = self.memory.containing(int(access.at.min()))
+        if where is None or int(access.at.max()) >= where.end:
+            return
+        tags = access.spread(self._tags())
+        conflict = races.note(use, where, access.at - where.start, access.size, tags, values_of(access, self.memory))
+        if conflict:
+            self._race(access, where, conflict)
+
+    def _tags(self) -> NDArray[np.int64]:
+        """Of all waves of the chunk."""
+        return global_tags(self.group_of_wave, self.epochs[self.group], self.wave)
+
+    def _race(self, access: Access, where: Allocation, conflict: Conflict) -> None:
+        place = access.place(conflict.which)
+        own = self.launch.number(place.workgroup)
+        by = self._other(conflict.other, own)
+        message = f"{verb_of(access)} {where.name}[{conflict.byte}], which {by} {DONE[conflict.use]}, in no order"
+        kind = Kind.WORKGROUP_RACE if group_of(conflict.other) == own else Kind.GLOBAL_RACE
+        self.note(Finding(kind, message, access.site, place, conflict.byte, where.name))
+
+    def _other(self, tag: int, own: int) -> str:
+        group, wave = group_of(tag), agent_of(tag)
+        if group != own:
+            return "several workgroups" if group is None else f"workgroup {self.launch.workgroup(group)}"
+        return "several waves of its own" if wave is None else f"wave {wave} of its own"
+
+
+class SharedCheck:
+    """Of shared memory, for one chunk.
+
+    Args:
+        shared: that memory.
+        waves_per_group: waves of each workgroup.
+        note: keeps findings.
+    """
+
+    def __init__(self, shared: SharedMemory, waves_per_group: int, note: Note) -> None:
+        self.shared, self.note = shared, note
+        waves = shared.groups * waves_per_group
+        self.ledger = SharedLedger(shared.groups, shared.stride) if waves_per_group > 1 else None
+        self.group: NDArray[np.int64] = np.repeat(np.arange(shared.groups), waves_per_group)
+        self.tags: NDArray[np.int32] = np.arange(waves, dtype=np.int32) % waves_per_group + 1
+        shared.follow_writes()
+
+    def at_barrier(self, group: int) -> None:
+        """Accesses before a barrier are in order with those behind it."""
+        if self.ledger:
+            self.ledger.at_barrier(group)
+
+    def __call__(self, access: Access) -> None:
+        """Judge an access that is about to be made."""
+        if not access.at.size:
+            return
+        use = use_of(access)
+        if use is not Use.WRITE and (first := self.shared.first_unwritten(access.at, access.size)) is not None:
+            message = f"{access.size} bytes are read, and nothing wrote them"
+            self.found(Kind.UNWRITTEN_SHARED, message, access, first, int(access.at[first]))
+        if self.ledger:
+            self._order(self.ledger, use, access)
+
+    def _order(self, ledger: SharedLedger, use: Use, access: Access) -> None:
+        groups, tags = access.spread(self.group), access.spread(self.tags)
+        conflict = ledger.note_of(groups, use, access.at, access.size, tags, values_of(access, self.shared))
+        if conflict:
+            self.race(access, conflict)
+
+    def race(self, access: Access, conflict: Conflict) -> None:
+        """Keep what two accesses to one byte are."""
+        by = "several waves" if conflict.other == MANY else f"wave {conflict.other - 1}"
+        message = f"{verb_of(access)} a byte that {by} {DONE[conflict.use]}, with no barrier between"
+        self.found(Kind.SHARED_RACE, message, access, conflict.which, conflict.byte)
+
+    def found(self, kind: Kind, message: str, access: Access, which: int, byte: int) -> None:
+        """Keep a finding about one access."""
+        self.note(Finding(kind, message, access.site, access.place(which), byte % self.shared.stride, "shared"))
+
+
+DONE = {Use.READ: "read", Use.WRITE: "wrote", Use.ATOMIC: "changed by an atomic"}
+"""What an earlier access did, in words."""
+
+
+def use_of(access: Access) -> Use:
+    """What an access does."""
+    if access.atomic:
+        return Use.ATOMIC
+    return Use.WRITE if access.write else Use.READ
+
+
+def verb_of(access: Access) -> str:
+    """The same, in words."""
+    return {Use.READ: "reads", Use.WRITE: "writes", Use.ATOMIC: "changes by an atomic"}[use_of(access)]
+
+
+def values_of(access: Access, store: ByteStore) -> Values | None:
+    """Bytes of a write that is not atomic."""
+    words = access.words
+    if words is None:
+        return None
+
+    def after() -> Bytes:
+        return np.ascontiguousarray(words).view(np.uint8).reshape(access.at.size, -1)[:, : access.size]
+
+    return Values(lambda: store.bytes[access.at[:, None] + np.arange(access.size)], after)

@@ -1,0 +1,1 @@
+"""Executes NVIDIA's virtual instruction set, PTX, on the core that all emulated instruction sets share."""

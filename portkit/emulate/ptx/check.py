@@ -1,0 +1,63 @@
+"""Attaches the checker to launches: judges the program once, and every access of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from portkit.emulate.core.findings import Finding
+from portkit.emulate.core.memory import Memory
+from portkit.emulate.core.watch import GlobalCheck, GlobalWatch, SharedCheck
+from portkit.emulate.ptx.definitions import unwritten_reads
+from portkit.emulate.ptx.execute import Block, Code, Runner
+from portkit.emulate.ptx.machine import LANES, Machine
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is known of a program before it runs."""
+
+    findings: Mapping[int, Sequence[Finding]]  # first instruction of a block → what is wrong whatever the data
+
+
+def judge(code: Code) -> Judged:
+    """Judge a program."""
+    return Judged(unwritten_reads(code))
+
+
+class Check:
+    """The checker of one launch.
+
+    Args:
+        judged: what is wrong with the program; noted where a thread runs it.
+        memory: global memory.
+        grid: blocks in x, y, z.
+        own: end of what the driver keeps there for itself, where nothing is a race.
+    """
+
+    def __init__(self, judged: Judged, memory: Memory, grid: Sequence[int], own: int) -> None:
+        self.judged = judged
+        self.launch = GlobalWatch(memory, grid, own)
+
+    def attach(self, runner: Runner) -> None:
+        """Watch one chunk of blocks."""
+        machine = runner.machine
+        warps = machine.per_group // LANES
+        whole = GlobalCheck(self.launch, machine.groups, warps, machine.note)
+        shared = SharedCheck(machine.shared, warps, machine.note)
+        if self.judged.findings:
+            runner.watch = self._on_block
+        if self.launch.needed(warps):
+            machine.observer = whole
+        machine.shared_observer = shared
+
+        def synchronised(group: int) -> None:
+            whole.at_barrier(group)
+            shared.at_barrier(group)
+
+        machine.synchronised = synchronised
+
+    def _on_block(self, machine: Machine, block: Block) -> None:
+        for finding in self.judged.findings.get(block.start, ()):
+            machine.note(dataclasses.replace(finding, place=machine.place(int(machine.selected[0]))))

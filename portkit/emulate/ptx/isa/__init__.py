@@ -1,0 +1,1 @@
+"""Meaning of PTX instructions, one module a family."""

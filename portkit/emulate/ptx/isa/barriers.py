@@ -1,0 +1,234 @@
+"""Barriers of a block, and of a warp.
+
+Source: PTX ISA, "Parallel Synchronization and Communication Instructions": bar, barrier, bar.warp.sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from portkit.emulate.core.findings import Fault, Finding, Kind, Site
+from portkit.emulate.core.schedule import ENDED, READY, WAITING
+from portkit.emulate.ptx.decode import Decoder, Read, Step, Write
+from portkit.emulate.ptx.isa.registry import Entry
+from portkit.emulate.ptx.machine import LANES, Array, Machine
+from portkit.emulate.ptx.types import Type
+
+_SYNC = "Parallel Synchronization and Communication Instructions"
+
+BARRIERS = 16
+"""Named barriers of a block."""
+
+EVERYONE = 0
+"""Count of a barrier for all threads of the block."""
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """What the threads at a barrier get of their predicates."""
+
+    predicate: Callable[[Machine], Array]
+    function: Callable[[Array], Array]  # of one block's
+    write: Write
+
+
+class Barriers:
+    """Who waits where.
+
+    Args:
+        machine: the threads.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.number: Array = np.full(machine.threads, -1, np.int64)  # barrier that a thread waits at
+        self.needed: Array = np.zeros(machine.threads, np.int64)  # threads that complete it
+        self.at: Array = np.zeros(machine.threads, np.int64)  # index of the instruction
+        self.value: Array = np.zeros(machine.threads, np.bool_)
+        self.arrived: Array = np.zeros((len(machine.groups), BARRIERS), np.int64)  # without waiting
+        self.reductions: dict[int, _Reduction] = {}
+
+    def wait(self, numbers: Array, needed: Array, at: int) -> None:
+        """Let the selected threads wait; those behind the last one that was missing go on."""
+        machine = self.machine
+        own = machine.selected
+        self.number[own], self.needed[own], self.at[own] = numbers, needed, at
+        machine.halt(WAITING)
+        self.complete()
+
+    def arrive(self, numbers: Array, needed: Array) -> None:
+        """Count the selected threads at a barrier; they go on."""
+        np.add.at(self.arrived, (self.machine.group[self.machine.select], self.machine.spread(numbers)), 1)
+        self.complete()
+
+    def complete(self) -> bool:
+        """Free the threads of barriers that have all they need; whether there were any."""
+        machine = self.machine
+        waiting = machine.state == WAITING
+        if not waiting.any():
+            return False
+        freed = False
+        for key in np.unique(machine.group[waiting] * BARRIERS + self.number[waiting]):
+            group, number = divmod(int(key), BARRIERS)
+            mine = waiting & (machine.group == group) & (self.number == number)
+            freed |= self._complete_one(group, number, mine)
+        if freed and (machine.state == READY).all() and (machine.pc == machine.pc[0]).all():
+            machine.uniform = int(machine.pc[0])
+        return freed
+
+    def _complete_one(self, group: int, number: int, mine: Array) -> bool:
+        machine = self.machine
+        needed = int(self.needed[mine].max())
+        if needed == EVERYONE:
+            needed = int(np.count_nonzero((machine.group == group) & (machine.state != ENDED)))
+        if np.count_nonzero(mine) + self.arrived[group, number] < needed:
+            return False
+        self.arrived[group, number] = 0
+        machine.state[mine] = READY
+        if machine.synchronised:
+            machine.synchronised(group)
+        reduction = self.reductions.get(int(self.at[mine][0]))
+        if reduction:
+            result = reduction.function(self.value[mine])
+            machine.acting(np.flatnonzero(mine), lambda: reduction.write(machine, result))
+        self.number[mine] = -1
+        return True
+
+    def waits_at(self, thread: int) -> int | None:
+        """Index of the barrier instruction that a thread waits at."""
+        return int(self.at[thread]) if self.machine.state[thread] == WAITING else None
+
+
+def _operands(decoder: Decoder, first: int) -> tuple[Read, Read]:
+    """Number of the barrier, and of the threads that complete it."""
+    given = decoder.operands[first:]
+    if not 1 <= len(given) <= 2:
+        raise decoder.unsupported(f"{len(decoder.operands)} operands")
+    everyone = np.uint32(EVERYONE)
+    needed: Read = decoder.read(given[1], Type.U32) if len(given) > 1 else lambda machine: np.asarray(everyone)
+    return decoder.read(given[0], Type.U32), needed
+
+
+def check(machine: Machine, site: Site, numbers: Array, needed: Array) -> None:
+    """Refuse what the document gives no meaning.
+
+    Raises:
+        Fault: a barrier that there is not, or a count that is not of whole warps.
+    """
+    if np.max(numbers) >= BARRIERS or np.any(np.asarray(needed) % LANES) or np.max(needed) > machine.per_group:
+        message = f"barrier {np.max(numbers)} for {np.max(needed)} threads of {machine.per_group}"
+        raise Fault(Finding(Kind.UNDEFINED, message, site, machine.place(int(machine.selected[0]))))
+
+
+def _sync(decoder: Decoder) -> Step:
+    decoder.ignore("aligned", "cta")
+    numbers, needed = _operands(decoder, 0)
+    return _waiting(decoder, numbers, needed)
+
+
+def _waiting(decoder: Decoder, numbers: Read, needed: Read) -> Step:
+    index, site = decoder.instruction.index, decoder.site
+
+    def action(machine: Machine) -> None:
+        number, count = numbers(machine), needed(machine)
+        check(machine, site, number, count)
+        machine.go(index + 1)
+        if machine.all and np.ndim(number) == np.ndim(count) == 0 and int(count) in {EVERYONE, machine.per_group}:
+            _pass(machine)
+        else:
+            machine.unit(Barriers).wait(number, count, index)
+
+    return _for_guarded(decoder, action)
+
+
+def _pass(machine: Machine) -> None:
+    """All threads are there."""
+    if machine.synchronised:
+        for group in range(len(machine.groups)):
+            machine.synchronised(group)
+
+
+def _for_guarded(decoder: Decoder, action: Step) -> Step:
+    if decoder.instruction.guard is None:
+        return action
+    condition, after = decoder.guard(), decoder.instruction.index + 1
+
+    def step(machine: Machine) -> None:
+        machine.go(after)
+        machine.guarded(condition(machine), action)
+
+    return step
+
+
+def _arrive(decoder: Decoder) -> Step:
+    decoder.ignore("aligned", "cta")
+    decoder.need(2)
+    numbers, needed = _operands(decoder, 0)
+    after, site = decoder.instruction.index + 1, decoder.site
+
+    def action(machine: Machine) -> None:
+        check(machine, site, numbers(machine), needed(machine))
+        machine.go(after)
+        machine.unit(Barriers).arrive(numbers(machine), needed(machine))
+
+    return _for_guarded(decoder, action)
+
+
+_REDUCTIONS: dict[str, tuple[Type, Callable[[Array], Array]]] = {
+    "popc": (Type.U32, lambda values: np.asarray(np.count_nonzero(values), np.uint32)),
+    "and": (Type.PRED, lambda values: np.asarray(values.all())),
+    "or": (Type.PRED, lambda values: np.asarray(values.any())),
+}
+
+
+def _reduce(decoder: Decoder) -> Step:
+    """bar.red: the result of a predicate over all threads of the barrier."""
+    decoder.ignore("aligned", "cta")
+    kind, function = _REDUCTIONS[decoder.required(*_REDUCTIONS)]
+    *_, last = decoder.operands
+    write, predicate = decoder.write(decoder.operands[0], kind), decoder.predicate(last)
+    given = decoder.operands[1:-1]
+    numbers = decoder.read(given[0], Type.U32)
+    everyone = np.asarray(EVERYONE, np.uint32)
+    needed: Read = decoder.read(given[1], Type.U32) if len(given) > 1 else lambda machine: everyone
+    index, site = decoder.instruction.index, decoder.site
+
+    def action(machine: Machine) -> None:
+        barriers = machine.unit(Barriers)
+        barriers.reductions[index] = _Reduction(predicate, function, write)
+        barriers.value[machine.select] = predicate(machine)
+        check(machine, site, numbers(machine), needed(machine))
+        machine.go(index + 1)
+        barriers.wait(numbers(machine), needed(machine), index)
+
+    return _for_guarded(decoder, action)
+
+
+def _warp_sync(decoder: Decoder) -> Step:
+    """The scheduler has brought the lanes together."""
+    decoder.need(1)
+    return lambda machine: None
+
+
+def _entries(build: Callable[[Decoder], Step], section: str) -> tuple[Entry, ...]:
+    return (Entry(build, f"{_SYNC}: {section}", ends=True),)
+
+
+TABLE: dict[str, tuple[Entry, ...]] = {
+    "bar.sync": _entries(_sync, "bar, barrier"),
+    "bar.cta.sync": _entries(_sync, "bar, barrier"),
+    "barrier.sync": _entries(_sync, "bar, barrier"),
+    "barrier.cta.sync": _entries(_sync, "bar, barrier"),
+    "bar.arrive": _entries(_arrive, "bar, barrier"),
+    "bar.cta.arrive": _entries(_arrive, "bar, barrier"),
+    "barrier.arrive": _entries(_arrive, "bar, barrier"),
+    "barrier.cta.arrive": _entries(_arrive, "bar, barrier"),
+    "bar.red": _entries(_reduce, "bar, barrier"),
+    "bar.cta.red": _entries(_reduce, "bar, barrier"),
+    "barrier.red": _entries(_reduce, "bar, barrier"),
+    "barrier.cta.red": _entries(_reduce, "bar, barrier"),
+    "bar.warp.sync": (Entry(_warp_sync, f"{_SYNC}: bar.warp.sync", collective=True, masked=True),),
+}

@@ -1,0 +1,184 @@
+"""Copies of single threads from global to shared memory: cp.async, its groups and waits.
+
+A copy reads global memory when it is issued and writes shared memory when its thread waits for its group: what others
+find there before is what was there.
+
+Source: PTX ISA, "Data Movement and Conversion Instructions": cp.async, cp.async.commit_group, cp.async.wait_group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.emulate.core.bytestore import Offsets, Words
+from portkit.emulate.core.findings import Site
+from portkit.emulate.ptx.decode import Decoder, Read, Step
+from portkit.emulate.ptx.isa.flight import Flights, Operation
+from portkit.emulate.ptx.isa.registry import Entry
+from portkit.emulate.ptx.machine import Access, Machine, Mask, Threads
+from portkit.emulate.ptx.program import Immediate, Operand, Space
+from portkit.emulate.ptx.types import Type
+
+_SECTION = "Data Movement and Conversion Instructions"
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """What one execution of a cp.async has under way."""
+
+    site: Site
+    number: int  # of the flight
+    threads: Threads
+    groups: NDArray[np.int64]  # by thread, that it will belong to
+    places: Offsets  # in the chunk's shared memory
+    size: int
+    words: Words
+
+    def part(self, which: Mask) -> _Copy:
+        """Of some threads."""
+        return _Copy(
+            self.site,
+            self.number,
+            self.threads[which],
+            self.groups[which],
+            self.places[which],
+            self.size,
+            self.words[which],
+        )
+
+
+class Copies:
+    """Copies under way, and how many groups each thread has committed."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.flights = machine.unit(Flights)
+        self.committed: NDArray[np.int64] = np.zeros(machine.threads, np.int64)
+        self.out: list[_Copy] = []
+
+    def issue(self, site: Site, at: Offsets, size: int, words: Words) -> None:
+        """Begin copies of the selected threads, to addresses in shared memory."""
+        machine, own = self.machine, self.machine.selected
+        _, places = machine.locate(site, Space.SHARED, at, size, own)
+        number = self.flights.writes(Operation(site, "cp.async"), places)
+        self.out.append(_Copy(site, number, own, self.committed[own], places, size, words))
+
+    def commit(self) -> None:
+        """Close the open group of the selected threads."""
+        self.committed[self.machine.select] += 1
+
+    def wait(self, but: int | None) -> None:
+        """End the copies of the selected threads, but of their last groups, and of the open one.
+
+        Args:
+            but: how many groups may stay out; None: end the open one too.
+        """
+        left = []
+        for copy in self.out:
+            done = self._selected(copy.threads)
+            if but is not None:
+                done &= copy.groups < self.committed[copy.threads] - but
+            if done.any():
+                self._end(copy.part(done))
+            if done.all():
+                self.flights.ended(copy.number)
+            else:
+                left.append(copy.part(~done) if done.any() else copy)
+        self.out = left
+
+    def _selected(self, threads: Threads) -> Mask:
+        if self.machine.all:
+            return np.ones(threads.size, np.bool_)
+        chosen: Mask = np.zeros(self.machine.threads, np.bool_)
+        chosen[self.machine.select] = True
+        return chosen[threads]
+
+    def _end(self, copy: _Copy) -> None:
+        """Its writes are seen by the async proxy too: Triton fences none of them on their way to ``wgmma``."""
+        self.flights.wrote(copy.number, copy.places)
+        access = Access(copy.site, copy.places, copy.size, self.machine, copy.threads, write=True, words=copy.words)
+        self.flights.judge(access)
+        self.machine.shared.store(copy.places, copy.size, copy.words)
+
+
+def _copy(decoder: Decoder) -> Step:
+    """cp.async: operands are target, source, size, and the bytes that the source has; the others are zeros."""
+    decoder.need(3, 4, 5)
+    decoder.ignore("ca", "cg", "shared", "shared::cta", "global")
+    policy = decoder.has("L2::cache_hint")
+    decoder.ignore("L2::64B", "L2::128B", "L2::256B")
+    operands = decoder.operands[: len(decoder.operands) - policy]
+    target, source = decoder.address(operands[0]), decoder.address(operands[1])
+    size = _size(decoder, operands[2])
+    given = decoder.read(operands[3], Type.U32) if len(operands) > 3 else None
+    site = decoder.site
+
+    def step(machine: Machine) -> None:
+        words = _source_words(machine, site, source(machine), size, given)
+        machine.unit(Copies).issue(site, target(machine), size, words)
+
+    return step
+
+
+def _size(decoder: Decoder, operand: Operand) -> int:
+    size = int(operand.text, 0) if isinstance(operand, Immediate) else 0
+    if size not in {4, 8, 16}:
+        raise decoder.unsupported("a copy of a size other than 4, 8 or 16 bytes")
+    return size
+
+
+def _source_words(machine: Machine, site: Site, at: Offsets, size: int, given: Read | None) -> Words:
+    """``[selected threads, words]``; bytes behind those that are given are 0, and not read."""
+    at = machine.spread(at)
+    if given is None:
+        return machine.load(site, Space.GLOBAL, at, size)
+    count = machine.spread(given(machine))
+    if (count == size).all():
+        return machine.load(site, Space.GLOBAL, at, size)
+    words: Words = np.zeros((at.size, size // 4), np.uint32)
+    own = machine.selected
+    for each in np.unique(np.minimum(count, size)):
+        which = np.flatnonzero(np.minimum(count, size) == each)
+        if each:
+            words[which] = _first_bytes(machine, site, at[which], int(each), size, own[which])
+    return words
+
+
+def _first_bytes(machine: Machine, site: Site, at: Offsets, count: int, size: int, own: Threads) -> Words:
+    """The first bytes of copies, as many words as the whole has."""
+    octets = np.zeros((at.size, size), np.uint8)
+    if count == size:
+        return machine.load(site, Space.GLOBAL, at, size, own)
+    for byte in range(count):
+        octets[:, byte] = machine.load(site, Space.GLOBAL, at + byte, 1, own)[:, 0]
+    return octets.view(np.uint32)
+
+
+def _commit(decoder: Decoder) -> Step:
+    decoder.need(0)
+    return lambda machine: machine.unit(Copies).commit()
+
+
+def _wait(decoder: Decoder) -> Step:
+    decoder.need(1)
+    operand = decoder.operands[0]
+    if not isinstance(operand, Immediate):
+        raise decoder.unsupported("a wait for a number of groups that is no constant")
+    but = int(operand.text, 0)
+    return lambda machine: machine.unit(Copies).wait(but)
+
+
+def _wait_all(decoder: Decoder) -> Step:
+    decoder.need(0)
+    return lambda machine: machine.unit(Copies).wait(None)
+
+
+TABLE: dict[str, tuple[Entry, ...]] = {
+    "cp.async": (Entry(_copy, f"{_SECTION}: cp.async", since=80),),
+    "cp.async.commit_group": (Entry(_commit, f"{_SECTION}: cp.async.commit_group", since=80),),
+    "cp.async.wait_group": (Entry(_wait, f"{_SECTION}: cp.async.wait_group, cp.async.wait_all", since=80),),
+    "cp.async.wait_all": (Entry(_wait_all, f"{_SECTION}: cp.async.wait_group, cp.async.wait_all", since=80),),
+}

@@ -1,0 +1,194 @@
+"""What asynchronous operations still do with shared memory, and by which proxy its bytes were written.
+
+An asynchronous operation reads or writes shared memory until something waits for it. Between, nobody may write what it
+reads or touch what it writes. The async proxy (``wgmma``, ``tcgen05``, bulk copies) sees what threads wrote only behind
+their ``fence.proxy.async``.
+
+Source: PTX ISA, "Asynchronous Operations", "Async proxy", "Memory Consistency Model: Proxies".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.emulate.core.bytestore import Offsets
+from portkit.emulate.core.findings import Fault, Finding, Kind, Site
+from portkit.emulate.ptx.isa.registry import Compiled
+from portkit.emulate.ptx.machine import Access, Machine, Mask
+from portkit.emulate.ptx.program import Program
+
+UNIT = 16
+"""Bytes that share a state."""
+
+_SHIFT = 4
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One that has not ended."""
+
+    site: Site
+    what: str  # such as ``wgmma``
+
+
+class Flights:
+    """State of the bytes of shared memory of all blocks of a chunk.
+
+    Args:
+        machine: whose accesses to shared memory are followed from here on.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        units = machine.shared.bytes.size // UNIT
+        self._unseen: NDArray[np.int32] = np.zeros(units, np.int32)  # thread + 1 whose write awaits a proxy fence
+        self._written: NDArray[np.int32] = np.zeros(units, np.int32)  # barriers that its block had passed by then
+        self._passed: NDArray[np.int32] = np.zeros(len(machine.groups), np.int32)
+        self._readers: NDArray[np.int16] = np.zeros(units, np.int16)
+        self._writers: NDArray[np.int32] = np.zeros(units, np.int32)  # number of the operation that writes
+        self._operations: dict[int, Operation] = {}
+        self._reading = self._count = 0
+        self._last_reader: Operation | None = None
+        self._others, machine.shared_observer = machine.shared_observer, self.observe
+        self._ordered, machine.synchronised = machine.synchronised, self.synchronised
+
+    # -- accesses of threads
+
+    def observe(self, access: Access) -> None:
+        """Judge an access of threads, and note what it writes."""
+        units = access.at >> _SHIFT
+        if self._operations:
+            self._refuse_unwritten(units, access)
+        if access.write:
+            if self._reading:
+                self._refuse_read(units, access)
+            self._unseen[units] = access.threads + 1
+            self._written[units] = self._passed[self.machine.group[access.threads]]
+        if self._others:
+            self._others(access)
+
+    def _refuse_unwritten(self, units: Offsets, access: Access) -> None:
+        number = self._writers[units]
+        if number.any():
+            first = int(np.argmax(number != 0))
+            raise _missing(self._operations[int(number[first])], "still writes", access, first)
+
+    def _refuse_read(self, units: Offsets, access: Access) -> None:
+        counts = self._readers[units]
+        if counts.any() and self._last_reader:
+            raise _missing(self._last_reader, "may still read", access, int(np.argmax(counts != 0)))
+
+    def judge(self, access: Access) -> None:
+        """Let the others who follow accesses see one that an operation makes for a thread."""
+        if self._others:
+            self._others(access)
+
+    # -- operations
+
+    def writes(self, operation: Operation, places: Offsets) -> int:
+        """Begin to write the units of some offsets; gives the number by which it ends."""
+        self._count += 1
+        self._operations[self._count] = operation
+        self._writers[places >> _SHIFT] = self._count
+        return self._count
+
+    def wrote(self, number: int, places: Offsets) -> None:
+        """An operation has written these of its units; the others are still out."""
+        units = places >> _SHIFT
+        own = units[self._writers[units] == number]
+        self._writers[own] = 0
+
+    def ended(self, number: int) -> None:
+        """Nothing of an operation is out."""
+        self._operations.pop(number, None)
+
+    def reads(self, operation: Operation, units: Offsets) -> None:
+        """Begin to read units, each given once."""
+        self._readers[units] += 1
+        self._reading += units.size
+        self._last_reader = operation
+
+    def has_read(self, units: Offsets) -> None:
+        """End to read units."""
+        self._readers[units] -= 1
+        self._reading -= units.size
+
+    # -- proxies
+
+    def fence(self) -> None:
+        """Let the async proxy see what the selected threads wrote, and what others did before a barrier."""
+        machine = self.machine
+        if machine.all:
+            self._unseen[:] = 0
+            return
+        mine: Mask = np.zeros(machine.threads + 1, np.bool_)
+        mine[machine.selected + 1] = True
+        for group in np.unique(machine.group[machine.select]):
+            part = slice(group * machine.shared.stride >> _SHIFT, (group + 1) * machine.shared.stride >> _SHIFT)
+            unseen = self._unseen[part]
+            unseen[mine[unseen] | (self._written[part] < self._passed[group])] = 0
+
+    def synchronised(self, group: int) -> None:
+        """A block has passed a barrier."""
+        self._passed[group] += 1
+        if self._ordered:
+            self._ordered(group)
+
+    def fenced(self, units: Offsets) -> None:
+        """Count units as written by the async proxy itself."""
+        self._unseen[units] = 0
+
+    def check_seen(self, site: Site, units: Offsets) -> None:
+        """Refuse that the async proxy reads what a thread wrote without a fence.
+
+        Raises:
+            Fault: it does.
+        """
+        if not self._unseen[units].any():
+            return
+        thread = int(self._unseen[units].max()) - 1
+        place = self.machine.place(thread)
+        message = "the async proxy reads shared memory that a thread wrote without fence.proxy.async"
+        raise Fault(Finding(Kind.MISSING_WAIT, message, site, place, buffer="shared"))
+
+    def check_free(self, site: Site, units: Offsets, thread: int, *, write: bool) -> None:
+        """Refuse an asynchronous access to what another operation writes, or reads where this one writes.
+
+        Raises:
+            Fault: it meets one.
+        """
+        access = Access(site, units << _SHIFT, UNIT, self.machine, np.full(units.size, thread), write=write)
+        if self._operations:
+            self._refuse_unwritten(units, access)
+        if write and self._reading:
+            self._refuse_read(units, access)
+
+
+def _missing(operation: Operation, does: str, access: Access, which: int) -> Fault:
+    line = operation.site.source or f"line {operation.site.line}"
+    verb = "written" if access.write else "read"
+    message = f"shared memory {verb} that {operation.what} of {line} {does}: nothing waits for it"
+    at = int(access.at[which])
+    return Fault(Finding(Kind.MISSING_WAIT, message, access.site, access.place(which), at, "shared"))
+
+
+_ASYNCHRONOUS = ("cp.async", "cp.reduce.async", "wgmma", "tcgen05")
+
+
+def followed(program: Program, compiled: tuple[Compiled, ...]) -> tuple[Compiled, ...]:
+    """Follow accesses to shared memory from the first instruction on, where a program has asynchronous operations."""
+    names = (".".join((item.instruction.opcode, *item.instruction.modifiers)) for item in compiled)
+    if not any(name.startswith(_ASYNCHRONOUS) for name in names):
+        return compiled
+    entry = program.functions[program.name].entry
+    first = next(number for number in range(entry, len(compiled)) if compiled[number].entry.changes)
+    inner = compiled[first].step
+
+    def step(machine: Machine) -> None:
+        machine.unit(Flights)
+        inner(machine)
+
+    return (*compiled[:first], replace(compiled[first], step=step), *compiled[first + 1 :])

@@ -1,0 +1,268 @@
+"""Arithmetic on float32 and float64.
+
+Source: PTX ISA, "Floating Point Instructions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from portkit.emulate.core import floats
+from portkit.emulate.ptx.decode import Decoder, Step
+from portkit.emulate.ptx.isa.registry import Approximation, Entry
+from portkit.emulate.ptx.isa.rounding import FLOAT_MODES, NEAREST, add32, fused32, fused64, multiply32, rounded
+from portkit.emulate.ptx.isa.rows import Function, computed, row
+from portkit.emulate.ptx.machine import Array
+from portkit.emulate.ptx.types import Type, types_of
+
+_FLOAT = "Floating Point Instructions"
+_BOTH = "f32 f64"
+
+
+def mode_of(decoder: Decoder) -> str:
+    """Rounding mode; to nearest even where none is named."""
+    return decoder.one_of(*FLOAT_MODES) or NEAREST
+
+
+def finished(decoder: Decoder, function: Function) -> Function:
+    """A function of float32 with .ftz and .sat."""
+    flushes, saturates = decoder.has("ftz"), decoder.has("sat")
+    if flushes:
+        function = _flushing(function)
+    return _saturating(function) if saturates else function
+
+
+def _flushing(function: Function) -> Function:
+    def operation(*values: Array) -> Array:
+        return floats.flush(function(*[floats.flush(value) for value in values]))
+
+    return operation
+
+
+def _saturating(function: Function) -> Function:
+    def operation(*values: Array) -> Array:
+        result = np.asarray(function(*values))
+        kind = result.dtype.type
+        return np.where(np.isnan(result), kind(0), np.clip(result, kind(0), kind(1)))
+
+    return operation
+
+
+def _rounding(
+    of32: Callable[[str], Function], of64: Function, *, required: bool = False
+) -> Callable[[Decoder], Function]:
+    """Instructions with a rounding mode, float64's to nearest alone."""
+
+    def choose(decoder: Decoder) -> Function:
+        mode = decoder.required(*FLOAT_MODES) if required else mode_of(decoder)
+        if decoder.kind is Type.F32:
+            return finished(decoder, of32(mode))
+        if mode != NEAREST:
+            raise decoder.unsupported(f"rounding .{mode} of float64")
+        return of64
+
+    return choose
+
+
+# -- quotients and approximations
+
+
+def divide_full(a: Array, b: Array) -> Array:
+    """div.full: a result is 0 for divisors above 2^126, whose reciprocal is a denormal that is flushed."""
+    quotient = _quotient(a, b)
+    size = np.abs(b)
+    huge = (size > np.float32(2.0**126)) & np.isfinite(size) & np.isfinite(a)
+    return np.where(huge, np.copysign(np.float32(0), quotient), quotient) if huge.any() else quotient
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    return (np.asarray(a).astype(np.float64) / np.asarray(b)).astype(np.float32)
+
+
+def _divide(decoder: Decoder) -> Step:
+    decoder.need(3)
+    kind = decoder.kind
+    form = decoder.one_of("full", "approx", *FLOAT_MODES) or NEAREST
+    if kind is Type.F64:
+        if form != NEAREST:
+            raise decoder.unsupported(f"div.{form}.f64")
+        return computed(decoder, np.divide, kind, [kind] * 2)
+    function: Function = divide_full
+    if form in FLOAT_MODES:
+        function = np.divide if form == NEAREST else _directed_quotient(form)
+    return computed(decoder, finished(decoder, function), kind, [kind] * 2)
+
+
+def _directed_quotient(mode: str) -> Function:
+    """A float64 quotient that is not exact is rounded to odd by its remainder."""
+
+    def function(a: Array, b: Array) -> Array:
+        wide = np.asarray(a, np.float64) / np.asarray(b, np.float64)
+        lost = floats.fma64(-wide, b, a) * np.sign(b)
+        exact = floats.to_odd(wide, np.asarray(lost), np.isfinite(wide))
+        return rounded(exact, np.float32, mode)
+
+    return function
+
+
+def _near(name: str) -> str:
+    return f"computed in float64 and rounded once; devices approximate {name} by tables"
+
+
+def _of_float64(function: Callable[[Array], Array]) -> Function:
+    return lambda x: function(np.asarray(x).astype(np.float64)).astype(np.float32)
+
+
+def _approximate(function: Callable[[Array], Array]) -> Callable[[Decoder], Function]:
+    """Float32 functions of one argument; a rounding mode, where there is one, makes them exact."""
+
+    def choose(decoder: Decoder) -> Function:
+        mode = decoder.one_of("approx", *FLOAT_MODES)
+        if mode is None:
+            raise decoder.unsupported("neither .approx nor a rounding mode")
+        if mode in {"approx", NEAREST}:
+            return finished(decoder, _of_float64(function))
+        return finished(decoder, lambda x: rounded(_odd_root(function, x), np.float32, mode))
+
+    return choose
+
+
+def _odd_root(function: Callable[[Array], Array], x: Array) -> Array:
+    """Float64 result rounded to odd: where one is not exact, no float32 lies between it and the true one."""
+    return function(np.asarray(x).astype(np.float64))
+
+
+def _reciprocal(x: Array) -> Array:
+    return np.asarray(1.0 / x)
+
+
+def _inverse_root(x: Array) -> Array:
+    return np.asarray(1.0 / np.sqrt(x))
+
+
+def _of64(decoder: Decoder, function: Callable[[Array], Array], approximate: bool) -> Step:
+    decoder.need(2)
+    mode = decoder.required("approx" if approximate else NEAREST)
+    if mode == "approx":
+        decoder.required("ftz")
+    return computed(decoder, function, Type.F64, [Type.F64])
+
+
+# -- signs and extremes
+
+
+def extreme(function: Function, quiet: bool) -> Function:
+    """Min or max; with .NaN, of a NaN it is NaN."""
+    if quiet:
+        return function
+
+    def operation(a: Array, b: Array) -> Array:
+        result = function(a, b)
+        return np.where(np.isnan(a) | np.isnan(b), np.asarray(np.nan, np.asarray(result).dtype), result)
+
+    return operation
+
+
+def _extreme(function: Function) -> Callable[[Decoder], Step]:
+    """Of two sources, or of three."""
+
+    def build(decoder: Decoder) -> Step:
+        decoder.need(3, 4)
+        kind = decoder.kind
+        two = extreme(function, quiet=not decoder.has("NaN"))
+        if decoder.has("xorsign"):
+            decoder.required("abs")
+            two = _by_sizes(two)
+        if len(decoder.operands) == 3:
+            return computed(decoder, finished(decoder, two), kind, [kind] * 2)
+        decoder.since(100, "min and max of three")
+        return computed(decoder, finished(decoder, lambda a, b, c: two(two(a, b), c)), kind, [kind] * 3)
+
+    return build
+
+
+def _by_sizes(function: Function) -> Function:
+    """.xorsign.abs: of the sizes, with the product's sign."""
+
+    def operation(a: Array, b: Array) -> Array:
+        size = function(np.abs(a), np.abs(b))
+        return np.where(np.signbit(a) != np.signbit(b), -size, size)
+
+    return operation
+
+
+def _one(function: Function) -> Callable[[Decoder], Function]:
+    return lambda decoder: finished(decoder, function)
+
+
+def _copy_sign(a: Array, b: Array) -> Array:
+    return np.copysign(b, a)
+
+
+_TESTS: dict[str, Callable[[Array], Array]] = {
+    "finite": np.isfinite,
+    "infinite": np.isinf,
+    "number": lambda x: ~np.isnan(x),
+    "notanumber": np.isnan,
+    "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(np.asarray(x).dtype).smallest_normal),
+    "subnormal": lambda x: (x != 0) & (np.abs(x) < np.finfo(np.asarray(x).dtype).smallest_normal),
+}
+
+
+def _test(decoder: Decoder) -> Step:
+    decoder.need(2)
+    return computed(decoder, _TESTS[decoder.required(*_TESTS)], Type.PRED, [decoder.kind])
+
+
+def tanh(x: Array) -> Array:
+    """Of float64."""
+    return np.tanh(x)
+
+
+def _built(name: str, build: Callable[[Decoder], Step], types: str = _BOTH) -> Entry:
+    return Entry(build, f"{_FLOAT}: {name}", types_of(types))
+
+
+def _function(name: str, function: Callable[[Array], Array], bound: Approximation) -> Entry:
+    return row(_approximate(function), "f32", f"{_FLOAT}: {name}", sources=1, approximation=bound)
+
+
+def _fused(of: str) -> Entry:
+    return row(_rounding(fused32, fused64, required=of == "fma"), _BOTH, f"{_FLOAT}: {of}", sources=3)
+
+
+TABLE: dict[str, tuple[Entry, ...]] = {
+    "add": (row(_rounding(add32, np.add), _BOTH, f"{_FLOAT}: add", sources=2),),
+    "sub": (row(_rounding(lambda mode: add32(mode, negate=True), np.subtract), _BOTH, f"{_FLOAT}: sub", sources=2),),
+    "mul": (row(_rounding(multiply32, np.multiply), _BOTH, f"{_FLOAT}: mul", sources=2),),
+    "fma": (_fused("fma"),),
+    "mad": (_fused("mad"),),
+    "div": (
+        Entry(_divide, f"{_FLOAT}: div", types_of(_BOTH), 0, Approximation("div.full and div.approx: rounded once", 2)),
+    ),
+    "abs": (row(_one(np.abs), _BOTH, f"{_FLOAT}: abs", sources=1),),
+    "neg": (row(_one(np.negative), _BOTH, f"{_FLOAT}: neg", sources=1),),
+    "min": (_built("min", _extreme(floats.minimum)),),
+    "max": (_built("max", _extreme(floats.maximum)),),
+    "copysign": (row(lambda decoder: _copy_sign, _BOTH, f"{_FLOAT}: copysign", sources=2),),
+    "testp": (_built("testp", _test),),
+    "rcp": (
+        _function("rcp", _reciprocal, Approximation(_near("1/x"), 1)),
+        _built("rcp", lambda decoder: _of64(decoder, _reciprocal, "approx" in decoder.instruction.modifiers), "f64"),
+    ),
+    "sqrt": (
+        _function("sqrt", np.sqrt, Approximation(_near("roots"), 1)),
+        _built("sqrt", lambda decoder: _of64(decoder, np.sqrt, False), "f64"),
+    ),
+    "rsqrt": (
+        _function("rsqrt", _inverse_root, Approximation(_near("1/√x"), 1)),
+        _built("rsqrt", lambda decoder: _of64(decoder, _inverse_root, True), "f64"),
+    ),
+    "sin": (_function("sin", np.sin, Approximation(_near("sines"), 0, 2.0**-20.5)),),
+    "cos": (_function("cos", np.cos, Approximation(_near("cosines"), 0, 2.0**-20.5)),),
+    "lg2": (_function("lg2", np.log2, Approximation(_near("logarithms"), 2, 2.0**-22)),),
+    "ex2": (_function("ex2", np.exp2, Approximation(_near("powers of two"), 2)),),
+    "tanh": (_function("tanh", tanh, Approximation(_near("tanh"), 0, 0.0, 2.0**-11)),),
+}

@@ -1,0 +1,259 @@
+"""Barriers in shared memory that count arrivals and bytes: mbarrier.
+
+A phase of a barrier ends when all expected arrivals and all announced bytes have come; ``try_wait.parity`` asks whether
+the phase of a parity has ended. What asynchronous operations owe a barrier they deliver when somebody asks for it, so
+that nothing is there before it is waited for.
+
+Source: PTX ISA, "Parallel Synchronization and Communication Instructions": mbarrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from portkit.emulate.core.bytestore import Offsets
+from portkit.emulate.core.findings import Fault, Finding, Kind, Site
+from portkit.emulate.ptx.decode import Decoder, Step
+from portkit.emulate.ptx.isa.registry import Entry
+from portkit.emulate.ptx.machine import Array, Machine, Threads
+from portkit.emulate.ptx.program import Operand, Sink, Space
+from portkit.emulate.ptx.types import Type
+
+_SECTION = "Parallel Synchronization and Communication Instructions: mbarrier"
+
+_SIZE = 8
+_MOST = (1 << 20) - 1
+"""Arrivals that a barrier can expect."""
+
+Delivery: TypeAlias = Callable[[], None]
+"""What an asynchronous operation still has to do; it ends with its arrival."""
+
+
+@dataclass
+class Barrier:
+    """One barrier in its current phase."""
+
+    expected: int  # arrivals of a phase
+    pending: int  # that are missing
+    phase: int = 0  # completed phases
+    bytes: int = 0  # announced and not come
+    owed: list[Delivery] = field(default_factory=list)
+
+
+class MemoryBarriers:
+    """All barriers of a chunk, by their offset in its shared memory."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.known: dict[int, Barrier] = {}
+
+    def at(self, site: Site, place: int, thread: int) -> Barrier:
+        """The barrier at an offset.
+
+        Raises:
+            Fault: nothing has initialised it.
+        """
+        found = self.known.get(place)
+        if found is None:
+            message = f"an mbarrier at {place - int(self.machine.shared_base[thread])} that was not initialised"
+            raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread), buffer="shared"))
+        return found
+
+    def initialise(self, site: Site, place: int, count: int, thread: int) -> None:
+        """Give an offset a barrier."""
+        if not 1 <= count <= _MOST:
+            message = f"an mbarrier that expects {count} arrivals"
+            raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))
+        self.known[place] = Barrier(count, count)
+
+    def forget(self, site: Site, place: int, thread: int) -> None:
+        """mbarrier.inval. What is owed to it comes nowhere.
+
+        Raises:
+            Fault: something is.
+        """
+        if self.at(site, place, thread).owed:
+            message = "an mbarrier is invalidated while an asynchronous operation is to arrive at it"
+            raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
+        del self.known[place]
+
+    def arrive(self, site: Site, place: int, thread: int, count: int = 1, expect: int = 0) -> None:
+        """Count arrivals, and announce bytes before that."""
+        barrier = self.at(site, place, thread)
+        barrier.bytes += expect
+        if count > barrier.pending:
+            message = f"{count} arrivals at an mbarrier that expects {barrier.pending} more"
+            raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))
+        barrier.pending -= count
+        self._complete(barrier, thread)
+
+    def transferred(self, barrier: Barrier, size: int, thread: int) -> None:
+        """Count bytes that have come."""
+        barrier.bytes -= size
+        self._complete(barrier, thread)
+
+    def _complete(self, barrier: Barrier, thread: int) -> None:
+        if barrier.pending or barrier.bytes:
+            return
+        barrier.phase += 1
+        barrier.pending = barrier.expected
+        if self.machine.synchronised:
+            self.machine.synchronised(int(self.machine.group[thread]))
+        self.machine.wake()
+
+    def owe(self, barrier: Barrier, delivery: Delivery) -> None:
+        """Leave something to be done before the next look at a barrier."""
+        barrier.owed.append(delivery)
+        self.machine.wake()
+
+    def ended(self, barrier: Barrier, parity: int) -> bool:
+        """Whether the phase of a parity has ended, after all that is owed has come."""
+        while barrier.owed and barrier.phase & 1 == parity:
+            barrier.owed.pop(0)()
+        return barrier.phase & 1 != parity
+
+
+def _places(machine: Machine, site: Site, at: Offsets) -> tuple[Offsets, Threads]:
+    """Offsets of the selected threads' barriers."""
+    own = machine.selected
+    return machine.locate(site, Space.SHARED, machine.spread(at), _SIZE, own)[1], own
+
+
+def _sums(places: Offsets, own: Threads, numbers: Array) -> list[tuple[int, int, int, int]]:
+    """Of each barrier: its offset, a thread that names it, how many do, and the sum of their numbers."""
+    if places.size == 1:
+        return [(int(places[0]), int(own[0]), 1, int(numbers[0]))]
+    found, first, inverse, counts = np.unique(places, return_index=True, return_inverse=True, return_counts=True)
+    sums = np.bincount(inverse.reshape(-1), weights=numbers, minlength=found.size).astype(np.int64)
+    return list(zip(found.tolist(), own[first].tolist(), counts.tolist(), sums.tolist(), strict=True))
+
+
+def _here(decoder: Decoder) -> None:
+    """Barriers of the own block."""
+    decoder.ignore("shared", "shared::cta", "b64", "release", "acquire", "relaxed", "cta", "cluster")
+
+
+def _initialise(decoder: Decoder) -> Step:
+    decoder.need(2)
+    _here(decoder)
+    address, count, site = (
+        decoder.address(decoder.operands[0]),
+        decoder.read(decoder.operands[1], Type.U32),
+        decoder.site,
+    )
+
+    def step(machine: Machine) -> None:
+        places, own = _places(machine, site, address(machine))
+        counts = machine.spread(count(machine))
+        for place, each, thread in zip(places.tolist(), counts.tolist(), own.tolist(), strict=True):
+            machine.unit(MemoryBarriers).initialise(site, place, each, thread)
+
+    return step
+
+
+def _invalidate(decoder: Decoder) -> Step:
+    decoder.need(1)
+    _here(decoder)
+    address, site = decoder.address(decoder.operands[0]), decoder.site
+
+    def step(machine: Machine) -> None:
+        places, own = _places(machine, site, address(machine))
+        for place, thread in zip(places.tolist(), own.tolist(), strict=True):
+            machine.unit(MemoryBarriers).forget(site, place, thread)
+
+    return step
+
+
+def _arrive(decoder: Decoder) -> Step:
+    """mbarrier.arrive, with a count, and mbarrier.arrive.expect_tx, with bytes."""
+    decoder.need(2, 3)
+    _here(decoder)
+    expects = decoder.has("expect_tx")
+    target, *rest = decoder.operands
+    if not isinstance(target, Sink) or (expects and len(rest) != 2):
+        raise decoder.unsupported("the state of an mbarrier as a result")
+    return _counting(decoder, rest, arrives=True, expects=expects)
+
+
+def _expect(decoder: Decoder) -> Step:
+    """mbarrier.expect_tx: bytes without an arrival."""
+    decoder.need(2)
+    _here(decoder)
+    return _counting(decoder, decoder.operands, arrives=False, expects=True)
+
+
+def _counting(decoder: Decoder, operands: Sequence[Operand], *, arrives: bool, expects: bool) -> Step:
+    address, site = decoder.address(operands[0]), decoder.site
+    number = decoder.read(operands[1], Type.U32) if len(operands) > 1 else None
+
+    def step(machine: Machine) -> None:
+        barriers = machine.unit(MemoryBarriers)
+        places, own = _places(machine, site, address(machine))
+        given: Array = np.asarray(1) if number is None else number(machine)
+        for place, thread, threads, total in _sums(places, own, machine.spread(given)):
+            count = (threads if expects else total) if arrives else 0
+            barriers.arrive(site, place, thread, count, total if expects else 0)
+
+    return step
+
+
+def _asks(decoder: Decoder) -> Callable[[Machine], Array]:
+    """Whether the phases that the selected threads name have ended."""
+    decoder.need(3, 4)
+    _here(decoder)
+    decoder.required("parity")
+    _, where, which, *_ = decoder.operands
+    address, parity, site = decoder.address(where), decoder.read(which, Type.U32), decoder.site
+
+    def ask(machine: Machine) -> Array:
+        barriers = machine.unit(MemoryBarriers)
+        places, own = _places(machine, site, address(machine))
+        keys, first, inverse = np.unique(
+            places * 2 + (machine.spread(parity(machine)) & np.uint32(1)), return_index=True, return_inverse=True
+        )
+        answers = [
+            barriers.ended(barriers.at(site, int(key) >> 1, int(thread)), int(key) & 1)
+            for key, thread in zip(keys, own[first], strict=True)
+        ]
+        return np.array(answers)[inverse.reshape(-1)]
+
+    return ask
+
+
+def _test_wait(decoder: Decoder) -> Step:
+    ask, write = _asks(decoder), decoder.write(decoder.operands[0], Type.PRED)
+    return lambda machine: write(machine, ask(machine))
+
+
+def _try_wait(decoder: Decoder) -> Step:
+    """Threads whose phase has not ended sleep, and ask again when something has changed."""
+    ask, write, index = _asks(decoder), decoder.write(decoder.operands[0], Type.PRED), decoder.instruction.index
+    condition = decoder.guard() if decoder.instruction.guard else None
+
+    def asked(machine: Machine) -> None:
+        own, answers = machine.selected, ask(machine)
+        write(machine, answers)
+        if not answers.all():
+            machine.sleep(index, own[~answers])
+
+    def step(machine: Machine) -> None:
+        machine.go(index + 1)
+        machine.guarded(condition(machine), asked) if condition else asked(machine)
+
+    return step
+
+
+TABLE: dict[str, tuple[Entry, ...]] = {
+    "mbarrier.init": (Entry(_initialise, f"{_SECTION}.init", since=80),),
+    "mbarrier.inval": (Entry(_invalidate, f"{_SECTION}.inval", since=80),),
+    "mbarrier.arrive": (Entry(_arrive, f"{_SECTION}.arrive", since=80),),
+    "mbarrier.expect_tx": (Entry(_expect, f"{_SECTION}.expect_tx", since=90),),
+    "mbarrier.test_wait": (Entry(_test_wait, f"{_SECTION}.test_wait, mbarrier.try_wait", since=80),),
+    "mbarrier.try_wait": (
+        Entry(_try_wait, f"{_SECTION}.test_wait, mbarrier.try_wait", since=90, begins=True, ends=True),
+    ),
+}

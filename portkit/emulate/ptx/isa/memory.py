@@ -1,0 +1,260 @@
+"""Loads and stores, and addresses.
+
+Source: PTX ISA, "Data Movement and Conversion Instructions": ld, ld.global.nc, st, cvta, isspacep, prefetch,
+applypriority, discard, createpolicy; "Cache Operators". The emulated memory has no caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from portkit.emulate.core.bytestore import Words
+from portkit.emulate.core.findings import Site
+from portkit.emulate.ptx.decode import Decoder, Read, ReadOffsets, Step
+from portkit.emulate.ptx.isa.control import nothing
+from portkit.emulate.ptx.isa.registry import Entry
+from portkit.emulate.ptx.machine import LOCAL_WINDOW, SHARED_WINDOW, Array, Machine
+from portkit.emulate.ptx.program import Address, Operand, Space, Symbol
+from portkit.emulate.ptx.types import RAW, Type, types_of
+
+_MOVES = "Data Movement and Conversion Instructions"
+
+WIDEST = 16
+"""Bytes of one access of the memory; wider ones are made of several."""
+
+HINTS = ("ca", "cg", "cs", "cv", "lu", "wb", "wt", "nc", "unified")
+ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "seq_cst", "mmio")
+SCOPES = ("cta", "cluster", "gpu", "sys")
+SPACES = {
+    "global": Space.GLOBAL,
+    "shared": Space.SHARED,
+    "shared::cta": Space.SHARED,
+    "shared::cluster": Space.SHARED,
+    "local": Space.LOCAL,
+    "const": Space.GLOBAL,
+    "param": Space.PARAMETER,
+    "param::entry": Space.PARAMETER,
+    "param::func": Space.LOCAL,
+}
+"""Suffix → space. Constants lie in global memory; a cluster has one block."""
+
+VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+
+
+def space_of(decoder: Decoder) -> Space:
+    """The space that an access names; generic where it names none."""
+    name = decoder.one_of(*SPACES)
+    return SPACES[name] if name else Space.GENERIC
+
+
+def access_hints(decoder: Decoder) -> bool:
+    """Let pass what changes no result on memory without caches; whether a policy is the last operand."""
+    decoder.ignore(*HINTS, *ORDERS, *SCOPES)
+    decoder.ignore_matching(lambda name: name.startswith(("L1::", "L2::")) and name != "L2::cache_hint")
+    return decoder.has("L2::cache_hint")
+
+
+def _location(decoder: Decoder, operand: Operand, space: Space) -> tuple[Space, ReadOffsets]:
+    """Parameters of the kernel lie in memory, those of functions in each thread's own."""
+    if space is Space.PARAMETER and isinstance(operand, Address):
+        if isinstance(operand.base, Symbol) and decoder.space_of(operand.base) is Space.LOCAL:
+            return Space.LOCAL, decoder.address(operand)
+        return Space.GLOBAL, decoder.address(operand)
+    return space, decoder.address(operand)
+
+
+def load_words(machine: Machine, site: Site, space: Space, at: Array, size: int) -> Words:
+    """A load of any width, checked: ``[selected threads, words]``."""
+    if size <= WIDEST:
+        return machine.load(site, space, at, size)
+    parts = [machine.load(site, space, at + start, WIDEST) for start in range(0, size, WIDEST)]
+    return np.concatenate(parts, axis=1)
+
+
+def store_words(machine: Machine, site: Site, space: Space, at: Array, size: int, words: Words) -> None:
+    """A store of any width, checked."""
+    if size <= WIDEST:
+        machine.store(site, space, at, size, words)
+        return
+    for start in range(0, size, WIDEST):
+        part = np.ascontiguousarray(words[:, start // 4 : (start + WIDEST) // 4])
+        machine.store(site, space, at + start, WIDEST, part)
+
+
+def elements(words: Words, kind: Type, count: int) -> Array:
+    """``[accesses, count]`` of the words of accesses."""
+    raw = np.dtype(f"u{kind.bytes}")
+    if kind.bytes * count < 4:
+        words = words.astype(f"u{kind.bytes * count}")
+    return np.ascontiguousarray(words).view(raw).view(kind.dtype)
+
+
+def words_of(values: Sequence[Array], kind: Type, count: int) -> Words:
+    """``[accesses, words]`` of the values of each element."""
+    raw = np.dtype(f"u{kind.bytes}")
+    if kind.bytes == 4 and len(values) == 1 and np.ndim(values[0]) == 1:
+        return np.asarray(values[0]).view(np.uint32)[:, None]
+    table: Array = np.empty((count, len(values)), raw)
+    for column, value in enumerate(values):
+        table[:, column] = np.asarray(value).view(raw)
+    size = kind.bytes * len(values)
+    return table.view(np.uint32) if size >= 4 else table.view(f"u{size}").astype(np.uint32)
+
+
+def _checked_count(decoder: Decoder, operand: Operand) -> int:
+    vector = decoder.one_of(*VECTORS)
+    count = VECTORS[vector] if vector else 1
+    if len(decoder.items(operand)) != count:
+        raise decoder.unsupported(f"{len(decoder.items(operand))} registers for a vector of {count}")
+    return count
+
+
+def _memory_type(decoder: Decoder) -> Type:
+    kind = decoder.kind
+    if kind is Type.B128:
+        raise decoder.unsupported("accesses of .b128")
+    return kind
+
+
+def _load(decoder: Decoder) -> Step:
+    policy = access_hints(decoder)
+    decoder.need(3 if policy else 2)
+    target, source, kind = decoder.operands[0], decoder.operands[1], _memory_type(decoder)
+    space, at = _location(decoder, source, space_of(decoder))
+    count = _checked_count(decoder, target)
+    writes = [decoder.write(item, kind) for item in decoder.items(target)]
+    if decoder.instruction.guard is None and _is_parameter(decoder, source, space):
+        return _uniform_load(decoder, source, kind, writes)
+    size, site = kind.bytes * count, decoder.site
+
+    def step(machine: Machine) -> None:
+        values = elements(load_words(machine, site, space, at(machine), size), kind, count)
+        for column, write in enumerate(writes):
+            write(machine, values[:, column])
+
+    return step
+
+
+def _is_parameter(decoder: Decoder, source: Operand, space: Space) -> bool:
+    """Whether a load reads one of the kernel's parameters by its name."""
+    return (
+        space is Space.GLOBAL
+        and isinstance(source, Address)
+        and isinstance(source.base, Symbol)
+        and decoder.space_of(source.base) is Space.PARAMETER
+    )
+
+
+def _uniform_load(decoder: Decoder, source: Operand, kind: Type, writes: Sequence[Callable[..., None]]) -> Step:
+    """Of a parameter: one value for all threads."""
+    assert isinstance(source, Address)
+    assert isinstance(source.base, Symbol)
+    name = source.base.name
+    (parameter,) = (item for item in decoder.program.parameters if item.name == name)
+    start = parameter.offset + source.base.offset + source.offset
+    end = start + kind.bytes * len(writes)
+    if end > parameter.offset + parameter.size:
+        raise decoder.unsupported(f"{end - start} bytes of parameter {name}, which has {parameter.size}")
+
+    def step(machine: Machine) -> None:
+        for value, write in zip(np.frombuffer(machine.parameters[start:end], kind.dtype), writes, strict=True):
+            write(machine, value)
+
+    return step
+
+
+def _store(decoder: Decoder) -> Step:
+    policy = access_hints(decoder)
+    decoder.need(3 if policy else 2)
+    target, source, kind = decoder.operands[0], decoder.operands[1], _memory_type(decoder)
+    space, at = _location(decoder, target, space_of(decoder))
+    count = _checked_count(decoder, source)
+    reads = [decoder.read(item, RAW[kind.bits]) for item in decoder.items(source)]
+    size, site = kind.bytes * count, decoder.site
+
+    def step(machine: Machine) -> None:
+        words = words_of([read(machine) for read in reads], kind, machine.count)
+        store_words(machine, site, space, at(machine), size, words)
+
+    return step
+
+
+# -- addresses
+
+_WINDOWS = {Space.SHARED: SHARED_WINDOW, Space.LOCAL: LOCAL_WINDOW}
+
+
+def _convert_address(decoder: Decoder) -> Step:
+    """cvta: between the addresses of a space and generic ones."""
+    decoder.need(2)
+    back = decoder.has("to")
+    space = space_of(decoder)
+    kind = decoder.kind
+    source = decoder.operands[1]
+    named: Operand = source.base if isinstance(source, Address) else source
+    read: Read = decoder.read(named, kind)
+    write = decoder.write(decoder.operands[0], kind)
+    window = _WINDOWS.get(space)
+    if window is None:
+        return lambda machine: write(machine, read(machine))
+    if kind.bits != Type.U64.bits:
+        raise decoder.unsupported("32-bit generic addresses")
+    shift = np.uint64(window)
+    if back:
+        return lambda machine: write(machine, read(machine) - shift)
+    return lambda machine: write(machine, read(machine) + shift)
+
+
+def _in_space(decoder: Decoder) -> Step:
+    """Isspacep."""
+    decoder.need(2)
+    space = space_of(decoder)
+    low, high = {
+        Space.GLOBAL: (0, SHARED_WINDOW),
+        Space.SHARED: (SHARED_WINDOW, LOCAL_WINDOW),
+        Space.LOCAL: (LOCAL_WINDOW, 1 << 63),
+    }[space]
+    read, write = decoder.read(decoder.operands[1], Type.U64), decoder.write(decoder.operands[0], Type.PRED)
+
+    def step(machine: Machine) -> None:
+        address = read(machine)
+        write(machine, (address >= np.uint64(low)) & (address < np.uint64(high)))
+
+    return step
+
+
+def _map_to_cluster(decoder: Decoder) -> Step:
+    """mapa, in a cluster of one block."""
+    decoder.need(3)
+    space_of(decoder)
+    kind = decoder.kind
+    read, write = decoder.read(decoder.operands[1], kind), decoder.write(decoder.operands[0], kind)
+    return lambda machine: write(machine, read(machine))
+
+
+def _policy(decoder: Decoder) -> Step:
+    """createpolicy: a word that hints name."""
+    decoder.ignore_matching(lambda name: True)
+    write = decoder.write(decoder.operands[0], Type.B64)
+    return lambda machine: write(machine, np.uint64(0))
+
+
+def _ignored(name: str) -> tuple[Entry, ...]:
+    return (Entry(nothing, f"{_MOVES}: {name}", changes=False),)
+
+
+TABLE: dict[str, tuple[Entry, ...]] = {
+    "ld": (Entry(_load, f"{_MOVES}: ld"),),
+    "ldu": (Entry(_load, f"{_MOVES}: ldu"),),
+    "st": (Entry(_store, f"{_MOVES}: st"),),
+    "cvta": (Entry(_convert_address, f"{_MOVES}: cvta", types_of("u32 u64")),),
+    "isspacep": (Entry(_in_space, f"{_MOVES}: isspacep"),),
+    "mapa": (Entry(_map_to_cluster, f"{_MOVES}: mapa", types_of("u32 u64"), 90),),
+    "createpolicy": (Entry(_policy, f"{_MOVES}: createpolicy", types_of("b64"), 80),),
+    "prefetch": _ignored("prefetch"),
+    "prefetchu": _ignored("prefetchu"),
+    "applypriority": _ignored("applypriority"),
+    "discard": _ignored("discard"),
+}

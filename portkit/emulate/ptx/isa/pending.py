@@ -1,0 +1,155 @@
+"""Registers whose results are under way: what may be done with them before a wait.
+
+Moves are no use of a result: compilers put them where they like, and what they take is not there either. Every other
+instruction that touches such a register is refused when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.emulate.core.findings import Fault, Finding, Kind, Site
+from portkit.emulate.ptx.decode import Decoder, Step
+from portkit.emulate.ptx.isa.registry import Compiled
+from portkit.emulate.ptx.machine import Array, Machine
+from portkit.emulate.ptx.program import Program, Register
+
+
+class PendingRegisters:
+    """Registers under way, each with a number by thread above 0 that says what it waits for."""
+
+    what = "a register {} that is not there yet"
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._out: dict[Register, NDArray[np.int64]] = {}
+
+    def refuse(self, site: Site, registers: Iterable[Register], verb: str) -> None:
+        """Refuse that the selected threads touch registers under way.
+
+        Raises:
+            Fault: they do.
+        """
+        if not self._out:
+            return
+        for register in registers:
+            own = self._of(register)
+            if own is not None and own.any():
+                thread = int(self.machine.selected[np.argmax(own != 0)])
+                message = self.what.format(verb)
+                raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
+
+    def _of(self, register: Register) -> NDArray[np.int64] | None:
+        numbers = self._out.get(register)
+        return None if numbers is None else numbers[self.machine.select]
+
+    def take(self, register: Register, numbers: Array) -> None:
+        """Put a register of the selected threads under way."""
+        if register not in self._out:
+            self._out[register] = np.zeros(self.machine.threads, np.int64)
+        self._out[register][self.machine.select] = numbers
+
+    def carry(self, sources: Iterable[Register], targets: Iterable[Register]) -> None:
+        """Let registers of the selected threads wait for what their sources wait for."""
+        if not self._out:
+            return
+        numbers = [own for own in map(self._of, sources) if own is not None]
+        latest = np.maximum.reduce(numbers) if numbers else np.zeros(1, np.int64)
+        for register in targets:
+            if latest.any():
+                self.take(register, latest)
+            elif register in self._out:
+                self._out[register][self.machine.select] = 0
+
+    def free(self, limit: Array) -> None:
+        """End what waits for a number up to the limit of each selected thread."""
+        for register, numbers in list(self._out.items()):
+            own = numbers[self.machine.select]
+            numbers[self.machine.select] = np.where(own <= limit, 0, own)
+            if not numbers.any():
+                del self._out[register]
+
+    def changed(self, writes: Iterable[Register]) -> None:
+        """Note registers that the selected threads have written."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Registers that instructions with results under way use."""
+
+    unit: type[PendingRegisters]
+    results: set[Register]
+    carriers: set[Register]  # results, and what moves put them into
+    noted: set[Register]  # whose writes the unit hears of
+
+
+def judged(
+    program: Program,
+    compiled: tuple[Compiled, ...],
+    unit: type[PendingRegisters],
+    makes: Callable[[Compiled], bool],
+    factors: set[Register],
+) -> tuple[Compiled, ...]:
+    """Let every instruction that touches a register under way be judged when it runs.
+
+    Args:
+        program: the kernel.
+        compiled: its instructions.
+        unit: that knows what is under way.
+        makes: whether an instruction has its results later.
+        factors: further registers of whose writes the unit hears.
+    """
+    results = {each for item in compiled if makes(item) for each in item.uses.writes}
+    if not results:
+        return compiled
+    held = _Held(unit, results, _carriers(compiled, results), results | factors)
+    return tuple(item if makes(item) else _watched(program, item, held) for item in compiled)
+
+
+def _carriers(compiled: tuple[Compiled, ...], results: set[Register]) -> set[Register]:
+    moves = [item for item in compiled if item.instruction.opcode == "mov"]
+    found, before = set(results), 0
+    while len(found) > before:
+        before = len(found)
+        for item in moves:
+            if item.uses.reads & found:
+                found |= item.uses.writes
+    return found
+
+
+def _watched(program: Program, item: Compiled, held: _Held) -> Compiled:
+    reads, writes = item.uses.reads & held.carriers, item.uses.writes & (held.carriers | held.noted)
+    if not (reads or writes):
+        return item
+    inner = item.step
+    judge = _judgement(item, reads, writes, held)
+    guard = Decoder(program, item.instruction).guard() if item.instruction.guard else None
+
+    def step(machine: Machine) -> None:
+        if guard is None:
+            judge(machine)
+        else:
+            machine.guarded(guard(machine), judge)
+        inner(machine)
+
+    return replace(item, step=step)
+
+
+def _judgement(item: Compiled, reads: set[Register], writes: set[Register], held: _Held) -> Step:
+    site, moves = item.instruction.site, item.instruction.opcode == "mov"
+    results, noted = writes & held.results, writes & held.noted
+    overwritten, carried = results - reads, writes & held.carriers
+
+    def judge(machine: Machine) -> None:
+        pending = machine.unit(held.unit)
+        if not moves:
+            pending.refuse(site, reads, "used")
+        pending.refuse(site, overwritten, "overwritten")
+        pending.carry(reads, carried)
+        pending.changed(noted)
+
+    return judge

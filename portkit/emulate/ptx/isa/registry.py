@@ -1,0 +1,165 @@
+"""How an instruction gets its meaning: tables of entries, and the look-up over all of them.
+
+A table has one row for an opcode, with those of its suffixes that make it another instruction: ``add``, ``bar.sync``,
+``mbarrier.try_wait``, ``cp.async.bulk.tensor``. The longest name that a table has counts. Where several rows have one
+name, the last type of the instruction decides.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from portkit.emulate.core.findings import Unsupported
+from portkit.emulate.ptx.decode import Decoder, Read, Step, Uses
+from portkit.emulate.ptx.program import Immediate, Instruction, Program, Register
+from portkit.emulate.ptx.types import Type
+
+Build: TypeAlias = Callable[[Decoder], Step]
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """How far a result may lie from the device's, and why."""
+
+    why: str
+    ulps: int = 0  # steps between neighbouring values of the result's type
+    absolute: float = 0.0  # or this far
+    relative: float = 0.0  # or this part of the sum of the sizes of all products and of the addend
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Meaning of one row.
+
+    The flags say how the instruction takes part in control flow; guards are the registry's affair.
+    """
+
+    build: Build
+    section: str  # title of the section of the PTX ISA document
+    types: frozenset[Type] = frozenset()  # of the last type of the instruction; empty: whatever there is
+    since: int = 0  # compute capability × 10
+    approximation: Approximation | None = None  # None: the device's bits, NaNs' own apart
+    collective: bool = False  # the lanes of a warp run it together
+    masked: bool = False  # those that its last operand names
+    ends: bool = False  # threads may part behind it: its step sets program counters or states
+    begins: bool = False  # a block begins with it, so that threads can come back to it
+    changes: bool = True  # False: nothing that is modelled
+
+
+Table: TypeAlias = Mapping[str, tuple[Entry, ...]]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One instruction, ready to run."""
+
+    instruction: Instruction
+    entry: Entry
+    step: Step
+    uses: Uses
+    members: Read | None = None  # lanes that run it together, by bit; None: all
+
+
+Pass: TypeAlias = Callable[[Program, tuple[Compiled, ...]], tuple[Compiled, ...]]
+"""Changes the steps of a program, as where registers must not be touched before a wait."""
+
+
+def join(tables: Iterable[Table]) -> dict[str, tuple[Entry, ...]]:
+    """One table of several; rows of one name need types that tell them apart."""
+    joined: dict[str, tuple[Entry, ...]] = {}
+    for table in tables:
+        for name, entries in table.items():
+            joined[name] = (*joined.get(name, ()), *entries)
+    for name, entries in joined.items():
+        kinds = [kind for entry in entries for kind in entry.types]
+        if len(entries) > 1 and (len(kinds) != len(set(kinds)) or not all(entry.types for entry in entries)):
+            raise ValueError(f"defined twice: {name}")
+    return joined
+
+
+@functools.cache
+def all_entries() -> Table:
+    """Every row of every family."""
+    from portkit.emulate.ptx.isa.families import FAMILIES  # noqa: PLC0415 - the families import this module
+
+    return join(FAMILIES.values())
+
+
+def entry_of(program: Program, instruction: Instruction) -> Entry:
+    """The row of an instruction, refused where the architecture lacks it.
+
+    Raises:
+        Unsupported: there is none.
+    """
+    entries = _rows(instruction)
+    kinds = Decoder(program, instruction).kinds
+    last = kinds[-1] if kinds else None
+    for entry in entries:
+        if not entry.types or last in entry.types:
+            if program.architecture.number < entry.since:
+                raise Unsupported(f"{program.architecture.name} has no {instruction.opcode}", instruction.site)
+            return entry
+    what = f"type .{last.suffix} of {instruction.opcode}" if last else f"{instruction.opcode} without a type"
+    raise Unsupported(f"{what} is not known", instruction.site)
+
+
+def _rows(instruction: Instruction) -> tuple[Entry, ...]:
+    return all_entries()[row_name(instruction)]
+
+
+def row_name(instruction: Instruction) -> str:
+    """The longest part of an instruction's name that a table has.
+
+    Raises:
+        Unsupported: no table has any.
+    """
+    names, known = (instruction.opcode, *instruction.modifiers), all_entries()
+    for length in range(len(names), 0, -1):
+        name = ".".join(names[:length])
+        if name in known:
+            return name
+    raise Unsupported(f"instruction {instruction.opcode} is not known", instruction.site)
+
+
+def compile_instruction(program: Program, instruction: Instruction) -> Compiled:
+    """The step of one instruction, with the registers that it uses.
+
+    Raises:
+        Unsupported: the name, a type, an operand or a modifier is not modelled.
+    """
+    entry = entry_of(program, instruction)
+    decoder = Decoder(program, instruction)
+    decoder.ignore(*row_name(instruction).split(".")[1:])
+    step = entry.build(decoder)
+    decoder.finish()
+    return Compiled(instruction, entry, _guarded(decoder, entry, step), decoder.uses, _members(decoder, entry))
+
+
+ALL_LANES = ("-1", "0xffffffff", "4294967295", "0xFFFFFFFF")
+"""Member masks of a whole warp, as written."""
+
+
+def _members(decoder: Decoder, entry: Entry) -> Read | None:
+    if not entry.masked:
+        return None
+    mask = decoder.operands[-1]
+    if isinstance(mask, Immediate) and mask.text in ALL_LANES:
+        return None
+    return decoder.read(mask, Type.B32)
+
+
+def _guarded(decoder: Decoder, entry: Entry, step: Step) -> Step:
+    """The step for the threads whose guard is true; what ends a block sees to its guard itself."""
+    guard = decoder.instruction.guard
+    if guard is None or entry.ends:
+        return step
+    condition = decoder.guard()
+    return lambda machine: machine.guarded(condition(machine), step)
+
+
+def defined_registers(compiled: Iterable[Compiled]) -> set[Register]:
+    """Registers that some instruction writes."""
+    return set().union(*(item.uses.writes for item in compiled))

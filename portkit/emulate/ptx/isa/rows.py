@@ -1,0 +1,89 @@
+"""Instructions that compute one result a thread from their operands and nothing else: builder and table rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from portkit.emulate.ptx.decode import Decoder, Read, Step
+from portkit.emulate.ptx.isa.registry import Approximation, Entry
+from portkit.emulate.ptx.machine import Machine
+from portkit.emulate.ptx.program import Operand, Register
+from portkit.emulate.ptx.types import Type, types_of
+
+Function: TypeAlias = Callable[..., Any]
+Choose: TypeAlias = Callable[[Decoder], Function]
+"""The function of an instruction, by its modifiers."""
+
+
+def row(
+    choose: Choose,
+    types: str,
+    section: str,
+    *,
+    sources: int,
+    since: int = 0,
+    approximation: Approximation | None = None,
+) -> Entry:
+    """A row whose sources and result have the instruction's one type.
+
+    Args:
+        choose: gives the function of the sources.
+        types: suffixes for which the row holds.
+        section: of the document.
+        sources: how many.
+        since: compute capability × 10.
+        approximation: of the result.
+    """
+
+    def build(decoder: Decoder) -> Step:
+        if len(decoder.kinds) != 1:
+            raise decoder.unsupported(f"{len(decoder.kinds)} types")
+        decoder.need(sources + 1)
+        return computed(decoder, choose(decoder), decoder.kind, [decoder.kind] * sources)
+
+    return Entry(build, section, types_of(types), since, approximation)
+
+
+def plain(function: Function) -> Choose:
+    """For instructions without modifiers."""
+    return lambda decoder: function
+
+
+def computed(decoder: Decoder, function: Function, result: Type, sources: Sequence[Type]) -> Step:
+    """The step of ``operands[0] = function(operands[1], …)``."""
+    operands = decoder.operands
+    reads = [decoder.read(operand, kind) for operand, kind in zip(operands[1:], sources, strict=True)]
+    return result_step(decoder, operands[0], function, result, reads)
+
+
+def result_step(decoder: Decoder, target: Operand, function: Function, kind: Type, reads: Sequence[Read]) -> Step:
+    """The step that writes what a function makes of its sources."""
+    if isinstance(function, np.ufunc) and isinstance(target, Register) and target.bits == kind.bits:
+        return _in_place(decoder, target, function, kind, reads)
+    write = decoder.write(target, kind)
+    if len(reads) == 1:
+        (only,) = reads
+        return lambda machine: write(machine, function(only(machine)))
+    if len(reads) == 2:
+        left, right = reads
+        return lambda machine: write(machine, function(left(machine), right(machine)))
+    return lambda machine: write(machine, function(*[read(machine) for read in reads]))
+
+
+def _in_place(decoder: Decoder, target: Register, function: Function, kind: Type, reads: Sequence[Read]) -> Step:
+    """NumPy writes the register itself where all threads are selected."""
+    decoder.uses.writes.add(target)
+    index = target.index
+
+    def step(machine: Machine) -> None:
+        values = [read(machine) for read in reads]
+        row = machine.rows[kind][index]
+        if machine.all:
+            function(*values, out=row)
+        else:
+            row[machine.select] = function(*values)
+
+    return step

@@ -1,0 +1,323 @@
+"""Asynchronous matrix products of warpgroups: wgmma.
+
+A product is under way from its instruction to the ``wait_group`` that covers its group. Until then nothing but other
+products may touch its registers, and nothing may write the shared memory that it reads; registers that other
+instructions wrote need a ``wgmma.fence`` before a product takes them. All three are held at run time.
+
+Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": wgmma.mma_async, wgmma.fence, wgmma.commit_group,
+wgmma.wait_group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.emulate.core.bytestore import Offsets
+from portkit.emulate.core.findings import Fault, Finding, Kind, Site, Unsupported
+from portkit.emulate.ptx.decode import Decoder, Read, Step
+from portkit.emulate.ptx.isa.flight import Flights, Operation
+from portkit.emulate.ptx.isa.mma import Shape, shape_of, types_of, words_of, writer_of
+from portkit.emulate.ptx.isa.operands_shared import Tile, read_tile
+from portkit.emulate.ptx.isa.pending import PendingRegisters, judged
+from portkit.emulate.ptx.isa.registry import Compiled, Entry
+from portkit.emulate.ptx.machine import LANES, Array, Machine, Mask
+from portkit.emulate.ptx.matrix import fragments
+from portkit.emulate.ptx.matrix.formats import FORMATS, Format
+from portkit.emulate.ptx.matrix.models import group_model
+from portkit.emulate.ptx.matrix.sums import multiply, multiply_integers
+from portkit.emulate.ptx.program import Immediate, Negated, Operand, Program, Register, Vector
+from portkit.emulate.ptx.types import Type
+
+_SECTION = "Asynchronous Warpgroup Level Matrix Instructions"
+
+_WARPS = 4
+_ROWS = 64
+
+
+class Products(PendingRegisters):
+    """Products under way: registers of their results, and shared memory that they read."""
+
+    what = "a result of wgmma {} that is not there yet: no wgmma.wait_group covers it"
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.flights = machine.unit(Flights)
+        self.committed: NDArray[np.int64] = np.zeros(machine.threads, np.int64)
+        self._changed: dict[Register, Mask] = {}  # registers written since the last fence
+        self._reads: list[tuple[int, int, Offsets]] = []  # a thread, its group, units
+
+    def changed(self, writes: Iterable[Register]) -> None:
+        """Note registers that the selected threads have written."""
+        for register in writes:
+            if register not in self._changed:
+                self._changed[register] = np.zeros(self.machine.threads, np.bool_)
+            self._changed[register][self.machine.select] = True
+
+    def begin(self, site: Site, results: Sequence[Register], factors: Sequence[Register]) -> None:
+        """Take registers for a product of the open group.
+
+        Raises:
+            Fault: other instructions wrote them since the last fence, or a product under way writes a factor.
+        """
+        self._refuse_changed(site, (*results, *factors))
+        self.refuse(site, factors, "read")
+        group = self.committed[self.machine.select] + 1
+        for register in results:
+            self.take(register, group)
+
+    def _refuse_changed(self, site: Site, registers: Sequence[Register]) -> None:
+        if not self._changed:
+            return
+        for register in registers:
+            changed = self._changed.get(register)
+            if changed is not None and changed[self.machine.select].any():
+                thread = int(self.machine.selected[np.argmax(changed[self.machine.select])])
+                message = "a wgmma takes a register that was written since the last wgmma.fence"
+                raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
+
+    def read(self, site: Site, thread: int, units: Offsets) -> None:
+        """A product of the open group reads units of shared memory."""
+        self.flights.reads(Operation(site, "wgmma"), units)
+        self._reads.append((thread, int(self.committed[thread]), units))
+
+    def fence(self) -> None:
+        """Let products see the registers of the selected threads."""
+        if self.machine.all:
+            self._changed.clear()
+        for changed in self._changed.values():
+            changed[self.machine.select] = False
+
+    def commit(self) -> None:
+        """Close the open group of the selected threads."""
+        self.committed[self.machine.select] += 1
+
+    def wait(self, but: int) -> None:
+        """End all groups of the selected threads but the last."""
+        self.free(self.committed[self.machine.select] - but)
+        self._end_reads(but)
+
+    def _end_reads(self, but: int) -> None:
+        chosen: Mask = np.zeros(self.machine.threads, np.bool_)
+        chosen[self.machine.select] = True
+        left = []
+        for thread, group, units in self._reads:
+            if chosen[thread] and group < self.committed[thread] - but:
+                self.flights.has_read(units)
+            else:
+                left.append((thread, group, units))
+        self._reads = left
+
+
+# -- the product
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A or B of one instruction."""
+
+    kind: Format
+    negative: bool
+    tile: Tile | None  # in shared memory
+    descriptor: Read | None
+    words: Callable[[Machine], Array] | None  # in registers
+
+    def signed(self, values: Array) -> Array:
+        """Values as the product takes them."""
+        return -values if self.negative else values
+
+
+def _mma(decoder: Decoder) -> Step:
+    """Operands: D, A, B, whether D is added, and factors of A and B, and whether they are transposed."""
+    if not decoder.architecture.specific or decoder.architecture.number != 90:
+        raise decoder.unsupported(f"{decoder.architecture.name} has no wgmma")
+    shape = shape_of(decoder)
+    result, left, right = types_of(decoder, shape)
+    _, first, second, *rest = decoder.operands
+    adds = _adds(decoder, rest[0]) if rest else None
+    numbers = [_number(decoder, operand) for operand in rest[1:]]
+    a, b = FORMATS[left], FORMATS[right]
+    if shape.rows != _ROWS or shape.depth * a.bits != 256 or result not in {"f32", "f16", "s32"}:
+        raise decoder.unsupported(f"shape {shape.name} of {left}")
+    signs, across = _modes(decoder, numbers, in_registers=isinstance(first, Vector), kind=a)
+    factors = (
+        _factor(decoder, first, a, _ROWS, shape.depth, signs[0], across[0]),
+        _factor(decoder, second, b, shape.columns, shape.depth, signs[1], across[1]),
+    )
+    return _product_step(decoder, shape, result, factors, adds)
+
+
+def _adds(decoder: Decoder, operand: Operand) -> Read:
+    if isinstance(operand, Register | Negated):
+        return decoder.predicate(operand)
+    return decoder.read(operand, Type.PRED)
+
+
+def _number(decoder: Decoder, operand: Operand) -> int:
+    if isinstance(operand, Negated) and isinstance(operand.operand, Immediate):
+        return -int(operand.operand.text, 0)
+    if isinstance(operand, Immediate):
+        return int(operand.text, 0)
+    raise decoder.unsupported("a mode of wgmma that is no constant")
+
+
+def _modes(
+    decoder: Decoder, numbers: Sequence[int], *, in_registers: bool, kind: Format
+) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
+    """Whether A and B are negated, and whether they are transposed."""
+    signs = [*numbers, 1, 1][:2]
+    if any(each not in {1, -1} for each in signs) or (numbers and kind.integer):
+        raise decoder.unsupported("a factor that is neither 1 nor -1")
+    transposes = [*([0] if in_registers else []), *numbers[2:], 0, 0][:2]
+    if any(transposes) and kind.bits != 16:
+        raise decoder.unsupported(f"transposed operands of {kind.name}")
+    return (signs[0] < 0, signs[1] < 0), (bool(transposes[0]), bool(transposes[1]))
+
+
+def _factor(
+    decoder: Decoder, operand: Operand, kind: Format, rows: int, depth: int, negative: bool, across: bool
+) -> _Factor:
+    if isinstance(operand, Vector):
+        return _Factor(kind, negative, None, None, words_of(decoder, operand))
+    return _Factor(kind, negative, Tile(kind, rows, depth, across), decoder.read(operand, Type.B64), None)
+
+
+def _product_step(
+    decoder: Decoder, shape: Shape, result: str, factors: tuple[_Factor, _Factor], adds: Read | None
+) -> Step:
+    target = decoder.operands[0]
+    items = [item for item in decoder.items(target) if isinstance(item, Register)]
+    if len(items) != _ROWS * shape.columns // (LANES * _WARPS) // (2 if result == "f16" else 1):
+        raise decoder.unsupported(f"{len(items)} registers of results")
+    old, write = words_of(decoder, target), writer_of(decoder, target, Type.B32)
+    compute = _sum_of(decoder, result, factors)
+    taken = [item for item in decoder.items(decoder.operands[1]) if isinstance(item, Register)]
+    taken = taken if factors[0].words else []
+    site = decoder.site
+    halves = result == "f16"
+
+    def step(machine: Machine) -> None:
+        products = machine.unit(Products)
+        products.begin(site, items, taken)
+        matrix = (fragments.tile_of_halves if halves else fragments.tile)(old(machine), 16)
+        if adds is not None:
+            matrix = np.where(_by_warp(machine, adds)[:, None, None], matrix, matrix.dtype.type(0))
+        a, b = _codes(machine, site, factors)
+        value = compute(a, b, matrix.reshape(a.shape[0], -1, shape.columns))
+        matrix = value.reshape(-1, 16, shape.columns)
+        write(machine, (fragments.registers_of_halves if halves else fragments.registers)(matrix))
+
+    return step
+
+
+def _by_warp(machine: Machine, read: Read) -> Array:
+    return machine.spread(read(machine))[::LANES]
+
+
+def _codes(machine: Machine, site: Site, factors: tuple[_Factor, _Factor]) -> tuple[Array, Array]:
+    """Codes of A and B by warpgroup where all four warps are there, else by warp."""
+    leaders = machine.selected[::LANES]
+    whole = _whole_groups(machine, leaders)
+    step = _WARPS if whole else 1
+    b = _shared_codes(machine, site, factors[1], leaders, step)
+    if factors[0].words is not None:
+        a = fragments.rows_of_left(factors[0].words(machine), factors[0].kind, 16)
+        return a.reshape(len(b), -1, a.shape[-1]), b
+    a = _shared_codes(machine, site, factors[0], leaders, step)
+    if not whole:
+        own = leaders // LANES % _WARPS
+        a = np.stack([codes[16 * warp : 16 * warp + 16] for codes, warp in zip(a, own, strict=True)])
+    return a, b
+
+
+def _whole_groups(machine: Machine, leaders: Array) -> bool:
+    """Whether the selected warps are whole warpgroups, side by side."""
+    if leaders.size % _WARPS:
+        return False
+    warps = (leaders % machine.per_group // LANES).reshape(-1, _WARPS)
+    return bool((warps % _WARPS == np.arange(_WARPS)).all() and (warps // _WARPS == warps[:, :1] // _WARPS).all())
+
+
+def _shared_codes(machine: Machine, site: Site, factor: _Factor, leaders: Array, step: int) -> Array:
+    """``[batch, rows, depth]``, read once for every ``step`` warps."""
+    if factor.tile is None or factor.descriptor is None:
+        raise Unsupported("B in registers", site)
+    descriptors = _by_warp(machine, factor.descriptor)
+    found = []
+    products = machine.unit(Products)
+    for thread, descriptor in zip(leaders[::step].tolist(), descriptors[::step].tolist(), strict=True):
+        codes, units = read_tile(machine, site, factor.tile, descriptor, thread)
+        products.read(site, thread, units)
+        found.append(codes)
+    return np.stack(found)
+
+
+def _sum_of(decoder: Decoder, result: str, factors: tuple[_Factor, _Factor]) -> Callable[[Array, Array, Array], Array]:
+    """Codes of A ``[batch, rows, depth]`` and B ``[batch, columns, depth]``, and old words, to new ones."""
+    left, right = factors
+    if result == "s32":
+        saturate = decoder.has("satfinite")
+        return lambda a, b, c: multiply_integers(
+            left.kind.values(a), right.kind.values(b), c.view(np.int32), saturate
+        ).view(np.uint32)
+    model = group_model(left.kind)
+    if result == "f16":
+        model = model.into_half()
+    kind = np.float16 if result == "f16" else np.float32
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        x, y = left.kind.terms(a), right.kind.terms(b)
+        x, y = replace(x, values=left.signed(x.values)), replace(y, values=right.signed(y.values))
+        value = multiply(x, y, np.ascontiguousarray(c).view(kind), model)
+        return value if result == "f16" else value.view(np.uint32)
+
+    return compute
+
+
+# -- waits
+
+
+def _fence(decoder: Decoder) -> Step:
+    decoder.need(0)
+    return lambda machine: machine.unit(Products).fence()
+
+
+def _commit(decoder: Decoder) -> Step:
+    decoder.need(0)
+    return lambda machine: machine.unit(Products).commit()
+
+
+def _wait(decoder: Decoder) -> Step:
+    decoder.need(1)
+    but = _number(decoder, decoder.operands[0])
+    return lambda machine: machine.unit(Products).wait(but)
+
+
+def watched(program: Program, compiled: tuple[Compiled, ...]) -> tuple[Compiled, ...]:
+    """Let every instruction that touches a register of a product be judged when it runs.
+
+    Factors may be written again before the wait: the assembler keeps what a product under way reads.
+    """
+    products = [item for item in compiled if _is_product(item)]
+    factors = {each for item in products for each in _factors_of(item)}
+    return judged(program, compiled, Products, _is_product, factors)
+
+
+def _is_product(item: Compiled) -> bool:
+    return item.instruction.opcode == "wgmma" and bool(item.uses.writes)
+
+
+def _factors_of(item: Compiled) -> list[Register]:
+    first = item.instruction.operands[1]
+    return [each for each in first.items if isinstance(each, Register)] if isinstance(first, Vector) else []
+
+
+TABLE: dict[str, tuple[Entry, ...]] = {
+    "wgmma.mma_async.sync.aligned": (Entry(_mma, f"{_SECTION}: wgmma.mma_async", since=90, collective=True),),
+    "wgmma.fence.sync.aligned": (Entry(_fence, f"{_SECTION}: wgmma.fence", since=90, collective=True),),
+    "wgmma.commit_group.sync.aligned": (Entry(_commit, f"{_SECTION}: wgmma.commit_group", since=90, collective=True),),
+    "wgmma.wait_group.sync.aligned": (Entry(_wait, f"{_SECTION}: wgmma.wait_group", since=90, collective=True),),
+}

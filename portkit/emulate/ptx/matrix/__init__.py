@@ -1,0 +1,1 @@
+"""Matrix operands and sums as pure functions of arrays: formats, fragments, layouts in shared memory, accumulation."""

@@ -1,0 +1,154 @@
+"""Element formats of matrix operands: from codes to values and exponents.
+
+Sources: PTX ISA, "Alternate Floating-Point Data Formats", "Fundamental Types"; core/smallfloats.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.emulate.core.floats import bf16_to_f32
+from portkit.emulate.core.smallfloats import E2M1, E2M3, E3M2, E4M3, E5M2, SmallFloat, unpack
+
+Array: TypeAlias = NDArray[Any]
+
+NOTHING = np.int16(-9000)
+"""Exponent of a zero: below that of every product, also when two are added."""
+
+_TOP_NINETEEN = np.uint32(0xFFFF_E000)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Factors of products: values as float32, and the exponents that they are aligned by."""
+
+    values: Array  # float32[..., rows, depth]
+    exponents: Array  # int16, likewise
+
+    def part(self, start: int, end: int) -> Terms:
+        """Of the depth."""
+        return Terms(self.values[..., start:end], self.exponents[..., start:end])
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of matrix elements."""
+
+    name: str
+    bits: int  # that an element fills in registers and memory
+    smallest: int = 0  # exponent of the smallest normal number
+    integer: bool = False
+    unit: int = 0  # bits of a code where 16 of them lie side by side in a unit of 16 bytes, and nothing behind them
+
+    @property
+    def per_word(self) -> int:
+        """Elements of a 32-bit word; 1 for those that are wider."""
+        return max(1, 32 // self.bits)
+
+    def codes(self, words: Array) -> Array:
+        """Codes of whole words: ``uint32[..., words]`` to ``[..., words * per_word]``."""
+        words = np.ascontiguousarray(words)
+        if self.unit:
+            return _codes_of_units(words, self.unit)
+        if self.bits == 4:
+            octets = words.view(np.uint8)
+            return np.stack([octets & 15, octets >> 4], axis=-1).reshape(*octets.shape[:-1], -1)
+        return words.view(f"u{self.bits // 8}")
+
+    def values(self, codes: Array) -> Array:
+        """Numbers: float32 for floats up to 32 bits, float64 for wider ones, and float32 for integers, exactly."""
+        return _VALUES[self.name](codes)
+
+    def terms(self, codes: Array) -> Terms:
+        """Values and exponents of floats."""
+        table = _table(self.name)
+        if table is not None:
+            return Terms(table[0].take(codes), table[1].take(codes))
+        values = self.values(codes)
+        return Terms(values, exponents_of(values, self.smallest))
+
+
+def _codes_of_units(words: Array, bits: int) -> Array:
+    """Codes of 4 or 6 bits of units of 16 bytes, 16 codes each."""
+    units = words.reshape(*words.shape[:-1], -1, 4)[..., : bits // 2]
+    octets = np.ascontiguousarray(units[..., : bits * 16 // 32])
+    return unpack(octets, bits).astype(np.uint8).reshape(*words.shape[:-1], -1)
+
+
+def exponents_of(values: Array, smallest: int) -> Array:
+    """Exponents of float32 or float16, not below that of the format's smallest normal number; int16."""
+    bits = np.asarray(values, np.float32).view(np.uint32)
+    field = ((bits >> np.uint32(23)) & np.uint32(255)).astype(np.int16) - np.int16(127)
+    return np.where(values == 0, NOTHING, np.maximum(field, np.int16(smallest)))
+
+
+def _small(kind: SmallFloat, low: int = 0) -> Callable[[Array], Array]:
+    table, mask = kind.table, (1 << kind.bits) - 1
+    return lambda codes: table.take((codes >> low) & mask)
+
+
+def _signed_nibbles(codes: Array) -> Array:
+    return ((codes.astype(np.int8) ^ np.int8(8)) - np.int8(8)).astype(np.float32)
+
+
+_VALUES: dict[str, Callable[[Array], Array]] = {
+    "f16": lambda codes: codes.view(np.float16).astype(np.float32),
+    "bf16": bf16_to_f32,
+    "tf32": lambda codes: (codes & _TOP_NINETEEN).view(np.float32),
+    "f64": lambda codes: codes.view(np.float64),
+    "e4m3": _small(E4M3),
+    "e5m2": _small(E5M2),
+    "e2m3": _small(E2M3),
+    "e3m2": _small(E3M2),
+    "e2m1": _small(E2M1),
+    "padded e2m1": _small(E2M1, low=2),
+    "e2m3 in units": _small(E2M3),
+    "e3m2 in units": _small(E3M2),
+    "e2m1 in units": _small(E2M1),
+    "s8": lambda codes: codes.view(np.int8).astype(np.float32),
+    "u8": lambda codes: codes.astype(np.float32),
+    "s4": _signed_nibbles,
+    "u4": lambda codes: codes.astype(np.float32),
+}
+
+FORMATS = {
+    each.name: each
+    for each in (
+        Format("f16", 16, -14),
+        Format("bf16", 16, -126),
+        Format("tf32", 32, -126),
+        Format("f64", 64, -1022),
+        Format("e4m3", 8, -6),
+        Format("e5m2", 8, -14),
+        Format("e2m3", 8, 0),
+        Format("e3m2", 8, -2),
+        Format("e2m1", 4, 0),
+        Format("padded e2m1", 8, 0),
+        Format("e2m3 in units", 8, 0, unit=6),
+        Format("e3m2 in units", 8, -2, unit=6),
+        Format("e2m1 in units", 8, 0, unit=4),
+        Format("s8", 8, integer=True),
+        Format("u8", 8, integer=True),
+        Format("s4", 4, integer=True),
+        Format("u4", 4, integer=True),
+    )
+}
+"""Name → format. e2m3 and e3m2 lie in the low six bits of a byte, a padded e2m1 in the four in its middle."""
+
+
+@functools.cache
+def _table(name: str) -> tuple[Array, Array] | None:
+    """Values and exponents of all codes, of formats that have few."""
+    kind = FORMATS[name]
+    if kind.bits > 16 or kind.integer:
+        return None
+    codes: Array = np.arange(1 << kind.bits, dtype=f"u{max(1, kind.bits // 8)}")
+    values = kind.values(codes)
+    finite = np.where(np.isfinite(values), values, 0)
+    return values, exponents_of(finite, kind.smallest)

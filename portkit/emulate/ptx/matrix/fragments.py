@@ -1,0 +1,66 @@
+"""How the elements of matrices lie in the registers of a warp's lanes.
+
+Lane ``4·g + t`` has row ``g`` and, of each run of elements, those of place ``t``. All functions take or give one array
+``[registers, warps, 32]`` of 32-bit words (64-bit ones for f64).
+
+Source: PTX ISA, "Matrix Fragments for mma.m16n8k16" and its neighbours, "Register Fragments for wgmma.mma_async".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from portkit.emulate.ptx.matrix.formats import Array, Format
+
+_GROUPS, _PLACES = 8, 4
+
+
+def rows_of_left(words: Array, kind: Format, rows: int) -> Array:
+    """Codes ``[warps, rows, depth]`` of A, which has 8 or 16 rows."""
+    halves = rows // 8
+    count, warps = words.shape[:2]
+    codes = kind.codes(words.reshape(*words.shape, 1))
+    runs = codes.reshape(count // halves, halves, warps, _GROUPS, _PLACES, codes.shape[-1])
+    return runs.transpose(2, 1, 3, 0, 4, 5).reshape(warps, rows, -1)
+
+
+def columns_of_right(words: Array, kind: Format) -> Array:
+    """Codes ``[warps, 8, depth]`` of B, column by column."""
+    count, warps = words.shape[:2]
+    codes = kind.codes(words.reshape(*words.shape, 1))
+    runs = codes.reshape(count, warps, _GROUPS, _PLACES, codes.shape[-1])
+    return runs.transpose(1, 2, 0, 3, 4).reshape(warps, _GROUPS, -1)
+
+
+def tile(values: Array, rows: int) -> Array:
+    """C or D of one value a register: ``[registers, warps, 32]`` to ``[warps, rows, columns]``.
+
+    Registers are pairs of neighbouring columns, of row ``g`` and then of row ``g + 8``, eight columns after the others.
+    """
+    halves = rows // 8
+    count, warps = values.shape[:2]
+    runs = values.reshape(count // (2 * halves), halves, 2, warps, _GROUPS, _PLACES)
+    return runs.transpose(3, 1, 4, 0, 5, 2).reshape(warps, rows, -1)
+
+
+def registers(matrix: Array) -> Array:
+    """The inverse of ``tile``."""
+    warps, rows, columns = matrix.shape
+    halves = rows // 8
+    runs = matrix.reshape(warps, halves, _GROUPS, columns // 8, _PLACES, 2)
+    return runs.transpose(3, 1, 5, 0, 2, 4).reshape(-1, warps, _GROUPS * _PLACES)
+
+
+def tile_of_halves(words: Array, rows: int) -> Array:
+    """C or D of two float16 a register, as float16."""
+    halves: Array = np.ascontiguousarray(words).view(np.float16)
+    count, warps = words.shape[:2]
+    return tile(halves.reshape(count, warps, 32, 2).transpose(0, 3, 1, 2).reshape(2 * count, warps, 32), rows)
+
+
+def registers_of_halves(matrix: Array) -> Array:
+    """The inverse of ``tile_of_halves``, as words."""
+    split = registers(matrix)
+    count, warps, lanes = split.shape
+    pairs = split.reshape(count // 2, 2, warps, lanes).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(pairs).view(np.uint32).reshape(count // 2, warps, lanes)
