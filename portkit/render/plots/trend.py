@@ -1,4 +1,4 @@
-"""A figure over the nights, a panel a target, with a dashed line where a version or the source changed."""
+"""A figure over the nights, a panel a target, with a dashed line where something changed."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def _plot(of: list[Line]) -> Plot:
         operation=first.operation,
         dtype=first.dtype,
         title=f"Over the nights: {first.figure.title}{unit}",
-        alt=f"{first.figure.title.capitalize()}{unit}, of {first.kernel} on {targets} over the nights, "
-        f"{first.evidence}; dashed lines where a version or the source changed.",
+        alt=f"{first.kernel} on {targets}, {first.evidence}, a point a night; dashed lines where a version, the source "
+        "or the device changed.",
         height=140,
         detail=f"{first.evidence} {first.figure.name}",
         datasets={"nights": [_value(line, point, place) for place, line in enumerate(of) for point in line.points]},

@@ -8,7 +8,7 @@ const dark = () => {
 /** The specification for a height and a width; plots of several panels get as many a line as fit. */
 function fitted(spec, height, width) {
   if (spec.facet) {
-    const columns = Math.max(1, Math.min(6, Math.floor((width - 30) / 190)));
+    const columns = Math.max(1, Math.min(6, Math.floor((width - 30) / (spec.spec.width + 50))));
     return { ...spec, columns, spec: { ...spec.spec, height } };
   }
   return { ...spec, width, height, autosize: { type: "fit-x", contains: "padding" } };
