@@ -50,5 +50,5 @@ FAMILIES: dict[str, Table] = {
 }
 """Family → its table."""
 
-PASSES: tuple[Pass, ...] = (wgmma.watched, tcgen05.watched, flight.followed)
+PASSES: tuple[Pass, ...] = (wgmma.watched, flight.followed)
 """Changes of compiled programs, in order."""
