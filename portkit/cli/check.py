@@ -62,7 +62,7 @@ def _call_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("check", short_help="Build any kernel for any target: what it needs there, and what differs.")
 @click.argument("places", nargs=-1, metavar="[FILE|MODULE][:FUNCTION]...")
 @_call_options
-@click.option("--emulate", is_flag=True, help="Run AMD's machine code on the CPU, too, and compare its results.")
+@click.option("--emulate", is_flag=True, help="Run the machine code on the CPU, too, and compare its results.")
 @click.option("--small", multiple=True, metavar=_PAIR, help="An argument of the emulated call that is smaller.")
 @click.option(
     "--reference",

@@ -103,7 +103,7 @@ def evidence(facts: Facts) -> tuple[str, ...]:
     if not host or not host["torch"] or not host["triton"]:
         return ()
     kinds = ["interpreted", *(["compiled"] if host["backends"] else [])]
-    kinds += ["emulated"] if "amd" in host["backends"] else []  # the machine code of AMD targets alone
+    kinds += ["emulated"] if host["backends"] else []  # the machine code of targets of either vendor
     return (*kinds, "measured") if host["devices"] else tuple(kinds)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from portkit.emulate.core.findings import Finding, Kind, Place, Site
-from portkit.emulate.core.launch import Counts, Emulation, Options, Pointer, Value
+from portkit.emulate.core.launch import Counts, Descriptor, Emulation, Options, Pointer, Value
 from portkit.emulate.core.orders import in_every_order
 from portkit.emulate.core.schedule import Order
 from portkit.emulate.vendors import ARCHITECTURES, run
@@ -11,6 +11,7 @@ from portkit.emulate.vendors import ARCHITECTURES, run
 __all__ = [
     "ARCHITECTURES",
     "Counts",
+    "Descriptor",
     "Emulation",
     "Finding",
     "Kind",

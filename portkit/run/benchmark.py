@@ -141,7 +141,7 @@ def prepare(
 
 def emulatable(targets: Iterable[Target]) -> tuple[str, ...]:
     """Targets whose machine code the instruction interpreter runs."""
-    from portkit.emulate.amdgcn.architecture import ARCHITECTURES  # noqa: PLC0415 (loads NumPy)
+    from portkit.emulate import ARCHITECTURES  # noqa: PLC0415 (loads NumPy)
 
     return tuple(target.name for target in targets if target.architecture.name in ARCHITECTURES)
 

@@ -6,7 +6,7 @@ recorded. The calls whose outputs are compared bit by bit take different orders 
 result that depends on the order shows as one that does not repeat. An autotuned kernel runs in
 the first of its configurations that the target's limits allow.
 
-Only AMD's machine code is executed so far: the assembly text that Triton's backend assembles.
+What is executed is the text that Triton's backend hands to the vendor's assembler: AMD's assembly, NVIDIA's PTX.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 
-from portkit.emulate import Emulation, Options, Order, run
+from portkit.emulate import ARCHITECTURES, Emulation, Options, Order, Pointer, run
 from portkit.model import Build, Cell, CellResult, Evidence, KernelCase, Outcome, Stage, Status, Target
 from portkit.run.build import judge_build, missing_backend
 from portkit.run.capture import DryLaunch, Recorder, capture
@@ -99,13 +100,19 @@ class Emulator:
         self._judge(kernel.name, done, math.prod(grid))
 
     def _run(self, kernel: Any, grid: tuple[int, int, int], arguments: Sequence[Any]) -> Emulation:
-        text, meta = kernel.asm["amdgcn"], kernel.metadata
-        self.atomic = self.atomic or "_atomic_" in text
+        architecture, meta = self.target.architecture.name, kernel.metadata
+        known = ARCHITECTURES[architecture]
+        text = kernel.asm[known.text]
+        self.atomic = self.atomic or any(name in text for name in known.atomic)
+        values = launch_values(kernel.src.signature, arguments, getattr(meta, "tensordesc_meta", None))
+        if scratch := getattr(meta, "global_scratch_size", 0):
+            size = scratch * math.prod(grid) * getattr(meta, "num_ctas", 1)
+            values.append(Pointer(np.zeros(size, np.uint8), written=False, name="global scratch"))
         return run(
             text,
-            self.target.architecture.name,
+            architecture,
             grid,
-            launch_values(kernel.src.signature, arguments),
+            values,
             waves=meta.num_warps,
             shared_bytes=meta.shared,
             options=Options(order=self._order(), seed=self.calls, budget=self.budget),
@@ -155,8 +162,6 @@ class _EmulatedLaunch(DryLaunch):
         super().__call__(gx, gy, gz, stream, *rest)
         if self._recorder.trial or self._recorder.silent:  # an autotuner's: its choice runs after them
             return
-        if getattr(self._kernel.metadata, "global_scratch_size", 0):
-            self._emulator.end(Outcome(Status.UNSUPPORTED, Stage.RUN, f"{self._kernel.name} asks for global scratch"))
         if 0 not in (gx, gy, gz):
             with torch._C.DisableTorchFunction():
                 self._emulator.execute(self._kernel, (gx, gy, gz), rest[5:])

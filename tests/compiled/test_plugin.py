@@ -93,14 +93,14 @@ def test_one_run_of_the_matrix(project):
             "*matrix.yaml::double[[]mi300x-1000-float32-w4-compiled[]] PASSED*",
             "*matrix.yaml::double[[]mi300x-100-float32-w4-emulated[]] PASSED*",
             "*matrix.yaml::double[[]interpreter-100-float32-w4-interpreted[]] PASSED*",
-            "report: reports/local/*.jsonl (6 of 6 cells)",
-            "cells:   6 passed, 0 failed, 0 expected, 0 excluded",
+            "report: reports/local/*.jsonl (7 of 7 cells)",
+            "cells:   7 passed, 0 failed, 0 expected, 0 excluded",
             "next:   portkit report reports/local/*.jsonl",
         ]
     )
     result.stdout.no_fnmatch_line("*test_other*")
     header, *records, end = lines(project)
-    assert (header["kind"], header["cells"], end["kind"], end["records"]) == ("header", 6, "end", 6)
+    assert (header["kind"], header["cells"], end["kind"], end["records"]) == ("header", 7, "end", 7)
     emulated = {record["cell"]["target"]: record for record in records if record["evidence"] == "emulated"}
     by_target = {record["cell"]["target"]: record for record in records if record["evidence"] != "emulated"}
     assert by_target["h200"]["build"]["launches"][0]["resources"]["warp_size"] == 32
@@ -109,7 +109,7 @@ def test_one_run_of_the_matrix(project):
     assert "not run" in by_target["h200"]["nulls"]["timing"]
     assert by_target["interpreter"].get("build") is None
     assert by_target["interpreter"]["verdict"]["outputs"][0]["fused_error"] == 0.0
-    assert emulated.keys() == {"mi300x", "rx7900xtx"}
+    assert emulated.keys() == {"h200", "mi300x", "rx7900xtx"}
     for record in emulated.values():
         assert record["verdict"]["outputs"][0]["fused_error"] == 0.0
         assert record["verdict"]["output_hash"] == by_target["interpreter"]["verdict"]["output_hash"]
@@ -122,7 +122,7 @@ def test_emulation_is_a_choice_and_has_rules_of_its_own(project):
     rule = "exclude:\n  - {target: mi300x, evidence: emulated, reason: for speed}\n"
     project.path.joinpath("matrix.yaml").write_text(MATRIX + rule)
     result = benchmark(project, "-k", "emulated", "--portkit-report", "other")
-    result.assert_outcomes(passed=1, skipped=1, deselected=4)
+    result.assert_outcomes(passed=2, skipped=1, deselected=4)
 
 
 def test_plain_pytest_collects_the_tests(project):
@@ -134,7 +134,7 @@ def test_plain_pytest_collects_the_tests(project):
 
 def test_limits_of_the_target_and_what_fails_do_not_hide_the_rest(project):
     result = benchmark(project, "--portkit-tier", "full", "--portkit-target", "h200,mi300x")
-    result.assert_outcomes(passed=4, failed=2)
+    result.assert_outcomes(passed=6, failed=2)
     assert result.ret == 1  # built and emulated alike
     result.stdout.fnmatch_lines(["*out_of_resources (limits): threads 2048 > 1024*"])
     assert lines(project)[-1].get("exit", "complete") == "complete"
@@ -162,14 +162,14 @@ def test_excluded_cells_are_skipped_and_recorded(project):
     matrix = MATRIX + "exclude:\n  - {kernel: double, target: h200, reason: not ours}\n"
     project.path.joinpath("matrix.yaml").write_text(matrix)
     result = benchmark(project, "--portkit-target", "h200")
-    result.assert_outcomes(skipped=1)
-    (record,) = lines(project)[1:-1]
-    assert record["outcome"] == {"status": "excluded", "stage": "plan", "message": "not ours"}
+    result.assert_outcomes(skipped=2)  # built and emulated
+    for record in lines(project)[1:-1]:
+        assert record["outcome"] == {"status": "excluded", "stage": "plan", "message": "not ours"}
 
 
 def test_a_selection_by_keyword_and_by_node_id(project):
     result = benchmark(project, "-k", "mi300x")
-    result.assert_outcomes(passed=2, deselected=4)
+    result.assert_outcomes(passed=2, deselected=5)
     result = benchmark(project, "matrix.yaml::double[h200-1000-float32-w4-compiled]")
     result.assert_outcomes(passed=1)
 
@@ -202,9 +202,9 @@ def test_a_broken_kernel_file_costs_only_itself(project):
     matrix = MATRIX.replace("targets:", "  broken: {path: broken.py}\ntargets:")
     project.path.joinpath("matrix.yaml").write_text(matrix)
     result = benchmark(project, "--portkit-target", "h200")
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=2, failed=1)
     cause = "broken.py:3: import failed: ModuleNotFoundError: No module named 'no_such_module'"
-    result.stdout.fnmatch_lines([f"*{cause}*", "cells:   1 passed, 0 failed, *", "kernels: 1 can't be used, *broken"])
+    result.stdout.fnmatch_lines([f"*{cause}*", "cells:   2 passed, 0 failed, *", "kernels: 1 can't be used, *broken"])
     assert lines(project)[0]["failures"] == {"broken": cause}
 
 

@@ -73,7 +73,7 @@ def project(pytester):
 def command(*arguments):
     # The other plugin takes seconds to end, in which we would measure it.
     pytest_ = [sys.executable, "-m", "pytest", "-p", "no:hypothesispytest"]
-    return [*pytest_, "--benchmark", "--portkit-target", "h200", *arguments]
+    return [*pytest_, "--benchmark", "--portkit-target", "h200", "--portkit-emulate", "off", *arguments]
 
 
 def benchmark(project, *arguments):
@@ -127,7 +127,7 @@ def test_a_signal_ends_the_run_soon_and_it_can_go_on(project, number):
     assert processes_below(project.path) == []
     cut = read_report(path_of(project))
     assert (cut.end.exit, len(cut.records)) == ("interrupted", 1)
-    given = "-p no:hypothesispytest --benchmark --portkit-target h200"
+    given = "-p no:hypothesispytest --benchmark --portkit-target h200 --portkit-emulate off"
     assert f"resume: pytest {given} --portkit-resume {cut.header.run_id}" in output
     if number == signal.SIGTERM:
         return

@@ -16,7 +16,20 @@ from portkit.run.session import Session, chains_for
 from portkit.targets.catalog import load_catalog
 
 FILE = Path(__file__).parent / "cases" / "liger_ops.py"
-TARGETS = {"gfx942": "mi300x", "gfx950": "mi355x", "gfx1100": "rx7900xtx", "gfx1201": "rx9070xt"}
+TARGETS = {
+    "gfx942": "mi300x",
+    "gfx950": "mi355x",
+    "gfx1100": "rx7900xtx",
+    "gfx1201": "rx9070xt",
+    "sm_75": "t4",
+    "sm_80": "a100",
+    "sm_86": "rtx3090",
+    "sm_89": "l40s",
+    "sm_90": "h100",
+    "sm_100": "b200",
+    "sm_103": "b300",
+    "sm_120": "rtx5090",
+}
 
 
 @functools.cache

@@ -36,7 +36,17 @@ from portkit.emulate.core.findings import (
     Unsupported,
     outcome_of,
 )
-from portkit.emulate.core.launch import Buffers, Counts, Emulation, Grid, Options, Pointer, Value, workgroup_ids
+from portkit.emulate.core.launch import (
+    Buffers,
+    Counts,
+    Descriptor,
+    Emulation,
+    Grid,
+    Options,
+    Pointer,
+    Value,
+    workgroup_ids,
+)
 from portkit.emulate.core.memory import Contents, Memory
 from portkit.emulate.core.schedule import Order, Schedule
 
@@ -124,6 +134,8 @@ def _argument_bytes(argument: Argument, value: Value, number: int, buffers: Buff
         return buffers.address(number).to_bytes(8, "little")
     if isinstance(value, float):
         return _float_bytes(argument, value)
+    if isinstance(value, Descriptor):
+        raise Unloadable(f"{argument.name} takes no descriptor of a tensor")
     whole = int(value or 0)
     return (whole & ((1 << 8 * argument.size) - 1)).to_bytes(argument.size, "little")
 

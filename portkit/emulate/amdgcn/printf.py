@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Iterator
 
-_SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|ll|[hlqjzt])?([diouxXcsaAeEfFgGp%])")
-_BITS = {"hh": 8, "h": 16, "": 32}  # of a length; all others have 64
+from portkit.emulate.core import printf
+
 _WORD = 8  # bytes
 
 
@@ -19,8 +17,7 @@ def formatted(words: list[int]) -> str:
             Strings among them lie there as the format does.
     """
     source = _Source(struct.pack(f"<{len(words)}Q", *words))
-    form = source.string()
-    return _SPECIFIER.sub(lambda found: _one(found, source), form)
+    return printf.formatted(source.string(), source)
 
 
 class _Source:
@@ -51,33 +48,3 @@ class _Source:
     def real(self) -> float:
         """The next word as a float64."""
         return float(struct.unpack("<d", self.word().to_bytes(_WORD, "little"))[0])
-
-
-def _one(found: re.Match[str], source: _Source) -> str:
-    flags, width, precision, length, letter = found.groups()
-    if letter == "%":
-        return "%"
-    sizes = "".join(_sizes(width, precision, source))
-    value, as_python = _argument(letter, _BITS.get(length or "", 64), source)
-    return str(f"%{flags}{sizes}{as_python}" % value)
-
-
-def _argument(letter: str, bits: int, source: _Source) -> tuple[int | float | str, str]:
-    """The value that a conversion takes, and Python's letter for it."""
-    if letter in "diuoxX":
-        return source.number(bits, signed=letter in "di"), "d" if letter in "diu" else letter
-    if letter == "c":
-        return source.word() & 0xFF, "c"
-    if letter in "aA":
-        text = source.real().hex()
-        return text.upper() if letter == "A" else text, "s"
-    if letter in "sp":
-        return source.string() if letter == "s" else hex(source.word()), "s"
-    return source.real(), letter
-
-
-def _sizes(width: str | None, precision: str | None, source: _Source) -> Iterator[str]:
-    """Width and precision as numbers; a star takes an argument."""
-    for mark, size in (("", width), (".", precision)):
-        if size is not None:
-            yield mark + (str(source.number(32, signed=True)) if size == "*" else size)

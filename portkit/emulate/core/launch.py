@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -35,8 +35,16 @@ class Pointer:
     name: str | None = None
 
 
-Value: TypeAlias = NDArray[Any] | Pointer | int | float | bool | None
-"""A kernel argument: a buffer, or a number; None is a null pointer."""
+@dataclass(frozen=True)
+class Descriptor:
+    """An argument of bytes that name a buffer, such as a tensor map."""
+
+    pointer: Pointer
+    encode: Callable[[int], bytes]  # from the buffer's address
+
+
+Value: TypeAlias = NDArray[Any] | Pointer | Descriptor | int | float | bool | None
+"""A kernel argument: a buffer, what describes one, or a number; None is a null pointer."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +150,12 @@ class Buffers:
 
 
 def _is_buffer(value: Value) -> bool:
-    return isinstance(value, np.ndarray | Pointer)
+    return isinstance(value, np.ndarray | Pointer | Descriptor)
 
 
 def _pointer(name: str, value: Value) -> Pointer:
+    if isinstance(value, Descriptor):
+        value = value.pointer
     if isinstance(value, Pointer):
         return Pointer(value.buffer, value.offset, value.written, value.name or name)
     assert isinstance(value, np.ndarray)

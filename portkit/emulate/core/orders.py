@@ -9,7 +9,7 @@ import numpy as np
 
 from portkit.emulate.core.bytestore import Bytes
 from portkit.emulate.core.findings import Finding, Kind, outcome_of
-from portkit.emulate.core.launch import Emulation, Options, Pointer, Value
+from portkit.emulate.core.launch import Descriptor, Emulation, Options, Pointer, Value
 from portkit.emulate.core.schedule import Order
 from portkit.model import Status
 
@@ -74,10 +74,11 @@ def _restore(buffers: list[tuple[int, Bytes]], contents: list[Bytes]) -> None:
 
 
 def _is_buffer(value: Value) -> bool:
-    return isinstance(value, np.ndarray | Pointer)
+    return isinstance(value, np.ndarray | Pointer | Descriptor)
 
 
 def _bytes(value: Value) -> Bytes:
-    array = value.buffer if isinstance(value, Pointer) else value
+    pointer = value.pointer if isinstance(value, Descriptor) else value
+    array = pointer.buffer if isinstance(pointer, Pointer) else pointer
     assert isinstance(array, np.ndarray)
     return array.reshape(-1).view(np.uint8)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from portkit.emulate.core.findings import Unloadable, Unsupported
 
-NEWEST_VERSION = (9, 2)
+NEWEST_VERSION = (9, 4)
 """Of the PTX ISA, that the tables follow."""
 
 NUMBERS = (75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121)

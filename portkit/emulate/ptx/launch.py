@@ -25,7 +25,17 @@ from portkit.emulate.core.findings import (
     Unloadable,
     outcome_of,
 )
-from portkit.emulate.core.launch import Buffers, Counts, Emulation, Grid, Options, Pointer, Value, workgroup_ids
+from portkit.emulate.core.launch import (
+    Buffers,
+    Counts,
+    Descriptor,
+    Emulation,
+    Grid,
+    Options,
+    Pointer,
+    Value,
+    workgroup_ids,
+)
 from portkit.emulate.core.memory import Contents, Memory
 from portkit.emulate.core.schedule import Order, Schedule
 from portkit.emulate.ptx.architecture import architecture_of
@@ -78,11 +88,19 @@ def _parameter_bytes(item: Parameter, value: Value, number: int, buffers: Buffer
         if not item.pointer:
             raise Unloadable(f"{item.name} takes a number, not a buffer")
         return buffers.address(number).to_bytes(8, "little")
+    if isinstance(value, Descriptor):
+        return _descriptor_bytes(item, value.encode(buffers.address(number)))
     if item.kind is None:
         raise Unloadable(f"{item.name} of {item.size} bytes takes no number")
     if isinstance(value, float):
         return _float_bytes(item, value)
     return (int(value or 0) & ((1 << 8 * item.size) - 1)).to_bytes(item.size, "little")
+
+
+def _descriptor_bytes(item: Parameter, raw: bytes) -> bytes:
+    if item.size != len(raw) or item.kind is not None:
+        raise Unloadable(f"{item.name} of {item.size} bytes takes no descriptor of {len(raw)}")
+    return raw
 
 
 def _float_bytes(item: Parameter, value: float) -> bytes:

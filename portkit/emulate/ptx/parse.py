@@ -172,8 +172,9 @@ class _Reader:
         end = min(ends)
         statement, pending.text = (pending.text + rest[:end]).strip(), ""
         if header and rest[end] == "{":
-            self._header(statement)
+            own = self._header(statement)
             self._brace("{", pending.line)
+            self.scopes[-1].variables.update(own)
         elif statement:
             self._statement(statement, pending.line)
         return rest[end + 1 :].lstrip()
@@ -207,8 +208,8 @@ class _Reader:
         elif not text.startswith((".pragma", ".alias", ".noreturn")) and ".func" not in text:
             raise Unsupported(f"directive {text.split(maxsplit=1)[0]}", Site(line, text, self.source.here))
 
-    def _header(self, text: str) -> None:
-        """The head of a kernel or function, whose body follows."""
+    def _header(self, text: str) -> dict[str, str]:
+        """The head of a kernel or function, whose body follows; names that hold within."""
         if match := KERNEL.fullmatch(text):
             self.kernels.append(_Head(match[1], len(self.instructions), match[2] or "", kernel=True))
             if clustered := CLUSTERED.search(match[3]):
@@ -218,18 +219,22 @@ class _Reader:
             self.parameters = list(_parameters(match[2] or ""))
         elif match := FUNCTION.fullmatch(text):
             results, name, parameters, _ = match.groups()
-            names = [self._function_parameters(each or "") for each in (parameters, results)]
+            own: dict[str, str] = {}
+            names = [self._function_parameters(each or "", own) for each in (parameters, results)]
             self.functions[name] = Function(name, len(self.instructions), *names)
+            return own
         else:
             raise Unloadable(f"the head of a kernel can't be read: {text.splitlines()[0]}")
+        return {}
 
-    def _function_parameters(self, text: str) -> tuple[str, ...]:
+    def _function_parameters(self, text: str, own: dict[str, str]) -> tuple[str, ...]:
         """Names of a function's own, which lie in each thread's local memory."""
         items = list(_parameters(text))
         for item in items:
             place = self.local.place(16, item.size)
-            self.variables[item.name] = Variable(item.name, Space.LOCAL, place, item.size)
-        return tuple(item.name for item in items)
+            own[item.name] = f"{item.name}#{self.scope_count + 1}"
+            self.variables[own[item.name]] = Variable(item.name, Space.LOCAL, place, item.size)
+        return tuple(own[item.name] for item in items)
 
     def _declare_registers(self, kind: str, names: str, line: int) -> None:
         if kind not in TYPES:

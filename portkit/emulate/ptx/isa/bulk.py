@@ -22,7 +22,7 @@ from portkit.emulate.core.floats import bf16_to_f32, f32_to_bf16
 from portkit.emulate.ptx.decode import Decoder, Read, ReadOffsets, Step
 from portkit.emulate.ptx.isa.control import nothing
 from portkit.emulate.ptx.isa.flight import Flights, Operation
-from portkit.emulate.ptx.isa.mbarriers import MemoryBarriers
+from portkit.emulate.ptx.isa.mbarriers import Delivery, MemoryBarriers
 from portkit.emulate.ptx.isa.proxies import WrittenMaps
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import Access, Array, Machine
@@ -157,7 +157,7 @@ def bring(machine: Machine, site: Site, at: Offsets, octets: Bytes, thread: int,
         flights.fenced(units)
         barriers.transferred(state, octets.size, thread)
 
-    barriers.owe(state, arrive)
+    barriers.owe(state, Delivery(arrive, brings=True))
 
 
 # -- out of shared memory

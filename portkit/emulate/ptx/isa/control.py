@@ -98,7 +98,6 @@ def nothing(decoder: Decoder) -> Step:
 TABLE: dict[str, tuple[Entry, ...]] = {
     "bra": (Entry(_branch, f"{_FLOW}: bra", ends=True),),
     "brx.idx": (Entry(_branch_by_index, f"{_FLOW}: brx.idx", ends=True),),
-    "ret": (Entry(_exit, f"{_FLOW}: ret", ends=True),),
     "exit": (Entry(_exit, f"{_FLOW}: exit", ends=True),),
     "trap": (Entry(_trap, f"{_MORE}: trap", ends=True),),
     "brkpt": (Entry(_trap, f"{_MORE}: brkpt", ends=True),),

@@ -102,6 +102,7 @@ class Copies:
         access = Access(copy.site, copy.places, copy.size, self.machine, copy.threads, write=True, words=copy.words)
         self.flights.judge(access)
         self.machine.shared.store(copy.places, copy.size, copy.words)
+        self.flights.fenced(copy.places >> 4)
 
 
 def _copy(decoder: Decoder) -> Step:

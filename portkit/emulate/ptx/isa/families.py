@@ -6,6 +6,7 @@ from portkit.emulate.ptx.isa import (
     atomics,
     barriers,
     bulk,
+    calls,
     compare,
     control,
     convert,
@@ -33,7 +34,7 @@ FAMILIES: dict[str, Table] = {
     "floating point": floating.TABLE,
     "halves and pairs": halves.TABLE,
     "comparison": compare.TABLE,
-    "control": control.TABLE,
+    "control": {**control.TABLE, **calls.TABLE},
     "conversion": convert.TABLE,
     "atomics": atomics.TABLE,
     "barriers": barriers.TABLE,
@@ -49,5 +50,5 @@ FAMILIES: dict[str, Table] = {
 }
 """Family → its table."""
 
-PASSES: tuple[Pass, ...] = (wgmma.watched, tcgen05.watched, flight.followed)
+PASSES: tuple[Pass, ...] = (wgmma.watched, flight.followed)
 """Changes of compiled programs, in order."""

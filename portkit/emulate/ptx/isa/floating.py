@@ -69,16 +69,20 @@ def _rounding(
 # -- quotients and approximations
 
 
+_LARGE, _SMALL = np.float32(2.0**126), np.float32(2.0**-126)
+"""Sizes of divisors beyond which div.full scales both operands: up to there their reciprocals are normal numbers."""
+
+
 def divide_full(a: Array, b: Array) -> Array:
-    """div.full: a result is 0 for divisors above 2^126, whose reciprocal is a denormal that is flushed."""
-    quotient = _quotient(a, b)
+    """div.full: the dividend times the divisor's reciprocal, both scaled where that would leave the normal numbers."""
     size = np.abs(b)
-    huge = (size > np.float32(2.0**126)) & np.isfinite(size) & np.isfinite(a)
-    return np.where(huge, np.copysign(np.float32(0), quotient), quotient) if huge.any() else quotient
+    scale = np.where(size > _LARGE, np.float32(0.25), np.where(size < _SMALL, np.float32(2.0**24), np.float32(1)))
+    return np.asarray((a * scale) * _of_float64(_reciprocal)(b * scale))
 
 
-def _quotient(a: Array, b: Array) -> Array:
-    return (np.asarray(a).astype(np.float64) / np.asarray(b)).astype(np.float32)
+def divide_approximately(a: Array, b: Array) -> Array:
+    """div.approx: without scaling, so that divisors above 2^126 give 0."""
+    return np.asarray(a * floats.flush(_of_float64(_reciprocal)(floats.flush(b))))
 
 
 def _divide(decoder: Decoder) -> Step:
@@ -89,7 +93,7 @@ def _divide(decoder: Decoder) -> Step:
         if form != NEAREST:
             raise decoder.unsupported(f"div.{form}.f64")
         return computed(decoder, np.divide, kind, [kind] * 2)
-    function: Function = divide_full
+    function: Function = divide_full if form == "full" else divide_approximately
     if form in FLOAT_MODES:
         function = np.divide if form == NEAREST else _directed_quotient(form)
     return computed(decoder, finished(decoder, function), kind, [kind] * 2)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 
@@ -29,8 +28,13 @@ _SIZE = 8
 _MOST = (1 << 20) - 1
 """Arrivals that a barrier can expect."""
 
-Delivery: TypeAlias = Callable[[], None]
-"""What an asynchronous operation still has to do; it ends with its arrival."""
+
+@dataclass(eq=False)
+class Delivery:
+    """What an asynchronous operation still has to do; it ends with its arrival."""
+
+    run: Callable[[], None]
+    brings: bool  # bytes into shared memory
 
 
 @dataclass
@@ -71,14 +75,17 @@ class MemoryBarriers:
         self.known[place] = Barrier(count, count)
 
     def forget(self, site: Site, place: int, thread: int) -> None:
-        """mbarrier.inval. What is owed to it comes nowhere.
+        """mbarrier.inval. Arrivals that nobody waits for come before it; bytes may come at any time.
 
         Raises:
-            Fault: something is.
+            Fault: bytes are still to come.
         """
-        if self.at(site, place, thread).owed:
-            message = "an mbarrier is invalidated while an asynchronous operation is to arrive at it"
+        barrier = self.at(site, place, thread)
+        if any(each.brings for each in barrier.owed):
+            message = "an mbarrier is invalidated while a copy is to arrive at it"
             raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
+        while barrier.owed:
+            barrier.owed.pop(0).run()
         del self.known[place]
 
     def arrive(self, site: Site, place: int, thread: int, count: int = 1, expect: int = 0) -> None:
@@ -113,7 +120,7 @@ class MemoryBarriers:
     def ended(self, barrier: Barrier, parity: int) -> bool:
         """Whether the phase of a parity has ended, after all that is owed has come."""
         while barrier.owed and barrier.phase & 1 == parity:
-            barrier.owed.pop(0)()
+            barrier.owed.pop(0).run()
         return barrier.phase & 1 != parity
 
 

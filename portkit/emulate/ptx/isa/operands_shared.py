@@ -91,5 +91,6 @@ def read_tile(machine: Machine, site: Site, tile: Tile, descriptor: int, thread:
     flights, units = machine.unit(Flights), places >> 4
     flights.check_seen(site, units)
     flights.check_free(site, units, thread, write=False)
-    flights.judge(Access(site, places, UNIT, machine, np.full(places.size, thread), write=False))
+    for start, size in tile.kind.pieces:
+        flights.judge(Access(site, places + start, size, machine, np.full(places.size, thread), write=False))
     return tile.codes(machine.shared.load(places, UNIT)), units

@@ -1,7 +1,7 @@
 """Registers whose results are under way: what may be done with them before a wait.
 
-Moves are no use of a result: compilers put them where they like, and what they take is not there either. Every other
-instruction that touches such a register is refused when it runs.
+Moves, and what puts halves together, are no use of a result: compilers place them where they like, and what they take
+is not there either. Every other instruction that touches such a register is refused when it runs.
 """
 
 from __future__ import annotations
@@ -110,8 +110,14 @@ def judged(
     return tuple(item if makes(item) else _watched(program, item, held) for item in compiled)
 
 
+def _moves(item: Compiled) -> bool:
+    """Whether an instruction only puts bits elsewhere."""
+    name = ".".join((item.instruction.opcode, *item.instruction.modifiers))
+    return name.startswith(("mov.", "prmt.")) or name in {"cvt.u32.u16", "cvt.u16.u32", "shl.b32", "shr.u32", "or.b32"}
+
+
 def _carriers(compiled: tuple[Compiled, ...], results: set[Register]) -> set[Register]:
-    moves = [item for item in compiled if item.instruction.opcode == "mov"]
+    moves = [item for item in compiled if _moves(item)]
     found, before = set(results), 0
     while len(found) > before:
         before = len(found)
@@ -140,7 +146,7 @@ def _watched(program: Program, item: Compiled, held: _Held) -> Compiled:
 
 
 def _judgement(item: Compiled, reads: set[Register], writes: set[Register], held: _Held) -> Step:
-    site, moves = item.instruction.site, item.instruction.opcode == "mov"
+    site, moves = item.instruction.site, _moves(item)
     results, noted = writes & held.results, writes & held.noted
     overwritten, carried = results - reads, writes & held.carriers
 

@@ -1,8 +1,9 @@
 """Tensor memory and the matrix products that work on it: tcgen05.
 
 Each block has 128 lanes of 512 columns of 32 bits. Products and copies into tensor memory run in the order of their
-issue, but only when somebody asks for the mbarrier of a ``commit`` behind them; loads and stores of threads end at
-their ``wait::ld`` and ``wait::st``. What is touched before that is a fault.
+issue, but only when somebody asks for the mbarrier of a ``commit`` behind them; stores of threads end at their
+``wait::st``. What is touched before that is a fault, and so is writing what a load reads before its ``wait::ld``. The
+registers of a load need no wait: whoever uses them waits for them.
 
 Source: PTX ISA, "TensorCore 5th Generation Family Instructions".
 """
@@ -21,17 +22,16 @@ from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.ptx.decode import Decoder, Read, ReadOffsets, Step, Write, all_reads
 from portkit.emulate.ptx.isa.control import nothing
 from portkit.emulate.ptx.isa.flight import Flights, Operation
-from portkit.emulate.ptx.isa.mbarriers import MemoryBarriers
+from portkit.emulate.ptx.isa.mbarriers import Delivery, MemoryBarriers
 from portkit.emulate.ptx.isa.operands_shared import Tile, read_tile
-from portkit.emulate.ptx.isa.pending import PendingRegisters, judged
-from portkit.emulate.ptx.isa.registry import Compiled, Entry
+from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import LANES, Array, Machine
 from portkit.emulate.ptx.matrix.formats import FORMATS, Format
 from portkit.emulate.ptx.matrix.instruction_descriptor import Product, product_of
 from portkit.emulate.ptx.matrix.models import tensor_model
 from portkit.emulate.ptx.matrix.scales import BlockScales
 from portkit.emulate.ptx.matrix.sums import multiply, multiply_integers
-from portkit.emulate.ptx.program import Address, Immediate, Negated, Operand, Program, Register, Space
+from portkit.emulate.ptx.program import Address, Immediate, Negated, Operand, Register, Space
 from portkit.emulate.ptx.types import Type
 
 _SECTION = "TensorCore 5th Generation Family Instructions"
@@ -86,6 +86,7 @@ class _Block:
     queue: list[_Issued] = field(default_factory=list)
     commits: list[Callable[[], None]] = field(default_factory=list)
     stores: list[_Stored] = field(default_factory=list)
+    loads: list[tuple[Site, int, Range]] = field(default_factory=list)  # with the warp
 
 
 class TensorMemory:
@@ -125,7 +126,9 @@ class TensorMemory:
         if self.blocks[group].allocated.pop(start & 0xFFFF, None) != columns:
             message = f"{columns} columns of tensor memory at {start & 0xFFFF} that were not allocated"
             raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))
-        self.check(site, thread, Range(group, start & 0xFFFF, (start & 0xFFFF) + columns), "freed")
+        freed = Range(group, start & 0xFFFF, (start & 0xFFFF) + columns)
+        self.check(site, thread, freed, "freed")
+        self._check_loads(site, thread, freed)
 
     def relinquish(self, thread: int) -> None:
         """No more allocations of a block."""
@@ -152,6 +155,30 @@ class TensorMemory:
         message = f"tensor memory is {verb} that {who} of {line} has yet to write: no {wait} was waited for"
         return Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
 
+    def _check_loads(self, site: Site, thread: int, written: Range, but: int | None = None) -> None:
+        """Refuse to write what loads may still read, but for those of one warp.
+
+        Raises:
+            Fault: it is written.
+        """
+        for at, warp, range_ in self.blocks[written.group].loads:
+            if range_.meets(written) and warp != but:
+                line = at.source or f"line {at.line}"
+                message = (
+                    f"tensor memory is written that a load of {line} may still read: no tcgen05.wait::ld covers it"
+                )
+                raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
+
+    def load(self, site: Site, thread: int, read: Range) -> None:
+        """Begin a load of a warp."""
+        self.check(site, thread, read, "read")
+        self.blocks[read.group].loads.append((site, thread // LANES, read))
+
+    def wait_loads(self, warps: set[int]) -> None:
+        """End the loads of warps."""
+        for block in self.blocks:
+            block.loads = [load for load in block.loads if load[1] not in warps]
+
     def issue(self, issued: _Issued, touched: Sequence[Range]) -> None:
         """Let a product or copy run later, behind those that were issued before.
 
@@ -159,6 +186,7 @@ class TensorMemory:
             Fault: it touches what a store has yet to write.
         """
         group = issued.writes.group
+        self._check_loads(issued.site, issued.thread, issued.writes)
         for stored in self.blocks[group].stores:
             if any(stored.range.meets(each) for each in (*touched, issued.writes)):
                 raise self._missing(issued.site, issued.thread, "used", "a store", "tcgen05.wait::st", stored.site)
@@ -194,6 +222,7 @@ class TensorMemory:
     def store(self, stored: _Stored) -> None:
         """Begin a store of a warp."""
         self.check_products(stored.site, stored.thread, stored.range)
+        self._check_loads(stored.site, stored.thread, stored.range, stored.thread // LANES)
         self.blocks[stored.range.group].stores.append(stored)
 
     def check_products(self, site: Site, thread: int, touched: Range) -> None:
@@ -293,12 +322,6 @@ def _relinquish(decoder: Decoder) -> Step:
 # -- loads and stores of threads
 
 
-class Loads(PendingRegisters):
-    """Registers that tcgen05.ld has yet to fill."""
-
-    what = "a result of tcgen05.ld {} that is not there yet: no tcgen05.wait::ld covers it"
-
-
 @dataclass(frozen=True)
 class _Shape:
     """Which lanes and columns the registers of a warp's lanes are."""
@@ -377,7 +400,6 @@ def _load(decoder: Decoder) -> Step:
     items = decoder.items(decoder.operands[0])
     shape = _shape(decoder, "pack::16b", len(items), decoder.operands[2] if len(decoder.operands) > 2 else None)
     writes: list[Write] = [decoder.write(item, Type.B32) for item in items]
-    registers = [item for item in items if isinstance(item, Register)]
     address, site = decoder.address(decoder.operands[1]), decoder.site
 
     def step(machine: Machine) -> None:
@@ -385,13 +407,11 @@ def _load(decoder: Decoder) -> Step:
         lanes, columns = _checked_places(machine, site, shape, address)
         leaders = _warp_leaders(machine)
         for thread, own in zip(leaders, columns, strict=True):
-            memory.check(site, thread, _range(machine, thread, own), "read")
+            memory.load(site, thread, _range(machine, thread, own))
         groups = machine.group[np.array(leaders)]
         words = shape.pack(memory.words[groups[:, None, None], lanes, columns])
         for number, write in enumerate(writes):
             write(machine, words[:, :, number].reshape(-1))
-        for register in registers:
-            machine.unit(Loads).take(register, np.ones(machine.count, np.int64))
 
     return step
 
@@ -419,7 +439,11 @@ def _store(decoder: Decoder) -> Step:
 def _wait_loads(decoder: Decoder) -> Step:
     decoder.need(0)
     decoder.ignore("sync", "aligned")
-    return lambda machine: machine.unit(Loads).free(np.ones(1, np.int64))
+
+    def step(machine: Machine) -> None:
+        machine.unit(TensorMemory).wait_loads({thread // LANES for thread in _warp_leaders(machine)})
+
+    return step
 
 
 def _wait_stores(decoder: Decoder) -> Step:
@@ -643,12 +667,12 @@ def _owe(machine: Machine, barriers: MemoryBarriers, site: Site, place: int, thr
     barrier = barriers.at(site, place, thread)
 
     def arrive() -> None:
-        if run in barrier.owed:
-            barrier.owed.remove(run)
+        if delivery in barrier.owed:
+            barrier.owed.remove(delivery)
         barriers.arrive(site, place, thread)
 
-    run = machine.unit(TensorMemory).commit(thread, arrive)
-    barriers.owe(barrier, run)
+    delivery = Delivery(machine.unit(TensorMemory).commit(thread, arrive), brings=False)
+    barriers.owe(barrier, delivery)
 
 
 def _copy(decoder: Decoder) -> Step:
@@ -676,15 +700,6 @@ def _copied(machine: Machine, memory: TensorMemory, units: Offsets, group: int, 
         memory.words[group, :, at : at + 4] = np.tile(machine.shared.load(units << 4, 16), (4, 1))
 
     return run
-
-
-def watched(program: Program, compiled: tuple[Compiled, ...]) -> tuple[Compiled, ...]:
-    """Let every instruction that touches a result of tcgen05.ld be judged when it runs."""
-    return judged(program, compiled, Loads, _is_load, set())
-
-
-def _is_load(item: Compiled) -> bool:
-    return item.instruction.opcode == "tcgen05" and item.instruction.modifiers[0] == "ld"
 
 
 def _entry(build: Callable[[Decoder], Step], name: str, *, collective: bool = True) -> tuple[Entry, ...]:

@@ -51,6 +51,11 @@ class Format:
         """Elements of a 32-bit word; 1 for those that are wider."""
         return max(1, 32 // self.bits)
 
+    @property
+    def pieces(self) -> tuple[tuple[int, int], ...]:
+        """Of a unit of 16 bytes in memory, the parts that hold elements: first byte and size."""
+        return {0: ((0, 16),), 4: ((0, 8),), 6: ((0, 8), (8, 4))}[self.unit]
+
     def codes(self, words: Array) -> Array:
         """Codes of whole words: ``uint32[..., words]`` to ``[..., words * per_word]``."""
         words = np.ascontiguousarray(words)
