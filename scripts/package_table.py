@@ -21,7 +21,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from portkit.cli.check import declaration
+from portkit.cli.check_words import declaration
 from portkit.model import CaseSource, Cell, CellResult, Direction, Evidence, KernelCase, PlannedCell, Status, Work
 from portkit.plan.check import CALL, NO_DTYPE
 from portkit.render.columns import escaped
