@@ -187,12 +187,11 @@ def _candidates(points: Iterable[Point], clock: str) -> Candidates:
 
 def _best_known(record: Record, candidates: Candidates) -> tuple[float, str] | None:
     """Least time on the record's target under its own cache mode and clock state, and whose it is."""
-    alike = (
-        (time, name)
-        for time, name, timing in candidates.get(record.cell.target, ())
-        if record.timing and why_times_apart(record.timing, timing) is None
-    )
-    return next(alike, None)
+    own = record.timing
+    if own is None:
+        return None
+    known = candidates.get(record.cell.target, ())
+    return next(((time, name) for time, name, timing in known if why_times_apart(own, timing) is None), None)
 
 
 def _times(record: Record, clock: str) -> Iterator[tuple[float, str, Timing]]:

@@ -32,6 +32,7 @@ from portkit.errors import ReportError
 from portkit.model import SCHEMA_VERSION, Counters, DeviceProbe, End, Header, Record, Resume
 from portkit.store import schema
 from portkit.store.fit import encode_fitting
+from portkit.store.sharing import Sharing
 
 
 def new_run_id() -> str:
@@ -402,6 +403,7 @@ class _Reading:
         self.end: End | None = None
         self.sums: list[str] = []
         self._lines: dict[Identity, int] = {}  # since the header or the last resume line
+        self._sharing = Sharing()
 
     def take(self, value: schema.Value, number: int) -> None:
         """Add a line.
@@ -431,6 +433,7 @@ class _Reading:
                 self._take_end(value)
 
     def _take_record(self, record: Record, number: int) -> None:
+        self._sharing.record(record)
         earlier = self._lines.setdefault(_identity(record), number)
         if earlier != number:
             raise ReportError(
