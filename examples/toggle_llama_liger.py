@@ -6,8 +6,8 @@ Triton's. Nothing is downloaded, the configuration is written here::
     portkit toggle examples/toggle_llama_liger.py:build --input '0 <= i64[4,1024] < 32000' \
         --variant liger=examples/toggle_llama_liger.py:build_patched
 
-The patch is of the instance (``model=``): that of a class would change the unpatched model too. So would Liger's
-rotary positions, which take the place of a function of transformers' module: they stay out.
+Of Liger's patch its rotary positions stay out: only the instance that is returned is patched (``model=``), and they
+take the place of a function of transformers' module.
 On a CPU the variant shows as failed, and the rest works.
 """
 

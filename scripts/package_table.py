@@ -21,7 +21,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from portkit.cli.check import declaration
+from portkit.cli.check_words import declaration
 from portkit.model import CaseSource, Cell, CellResult, Direction, Evidence, KernelCase, PlannedCell, Status, Work
 from portkit.plan.check import CALL, NO_DTYPE
 from portkit.render.columns import escaped
@@ -136,11 +136,26 @@ def _shares(found: dict[str, dict[str, CellResult]], targets: Sequence[str]) -> 
     for target in targets:
         outcomes = Counter(each[target].outcome.status for each in found.values())
         captured = len(found) - outcomes[Status.CAPTURE_FAILED]
+        launches, failed = _launches([each[target] for each in found.values()])
         lines.append(
-            f"{target}: captured {captured} ({100 * captured / max(1, len(found)):.1f} %), "
-            f"of them built {outcomes[Status.BUILT]} ({100 * outcomes[Status.BUILT] / max(1, captured):.1f} %)."
+            f"{target}: captured {captured} ({_percent(captured, len(found))}), "
+            f"of them built {outcomes[Status.BUILT]} ({_percent(outcomes[Status.BUILT], captured)}); "
+            f"of {launches} launches {launches - failed} are built ({_percent(launches - failed, launches)})."
         )
     return "\n".join(lines)
+
+
+def _launches(results: Sequence[CellResult]) -> tuple[int, int]:
+    """Launches of all operations that were captured, and those that do not build: one where an operation is refused."""
+    captured = [each for each in results if each.outcome.status is not Status.CAPTURE_FAILED]
+    failed = [each for each in captured if each.outcome.status is not Status.BUILT]
+    known = sum(each.build.launch_count if each.build else 0 for each in captured)
+    over = sum(any(launch.limits_broken for launch in each.build.launches) for each in failed if each.build)
+    return known + len(failed) - over, len(failed)
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / max(1, whole):.1f} %"
 
 
 def _text(result: CellResult) -> str:

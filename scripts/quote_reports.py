@@ -7,16 +7,19 @@ README has a table between ``<!-- quote: KERNEL TARGETS -->`` and ``<!-- end of 
 the rows of ``portkit merge reports/KEPT -k KERNEL -t TARGETS --format plain``, without
 its head and its notes. ``KEPT`` is the newest folder of reports/ by name. A document of docs/ has
 what a command prints between ``<!-- run LINES: portkit ARGUMENTS -->`` and the same end: of
-``portkit ARGUMENTS KEPT`` the first LINES lines, 100 columns wide. With --check nothing is
+``portkit ARGUMENTS KEPT`` the first LINES lines, 100 columns wide. With ``alone`` behind LINES no report is
+named, and all such commands of a document are called one after the other in a new empty folder. With --check nothing is
 written, and the exit code tells whether anything would change.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -30,7 +33,7 @@ from portkit.store.merge import merge
 ROOT = Path(__file__).parents[1]
 QUOTE = re.compile(r"(<!-- quote: (\S+) (\S+) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
 
-RUN = re.compile(r"(<!-- run (\d+): portkit (.+?) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
+RUN = re.compile(r"(<!-- run (\d+)( alone)?: portkit (.+?) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
 
 
 def kept() -> Path:
@@ -50,16 +53,18 @@ def quoted(text: str, merged: Comparison) -> str:
 
 def printed(text: str) -> str:
     """A text with the output of its commands made anew."""
+    with tempfile.TemporaryDirectory() as folder:
+        return RUN.sub(lambda found: f"{found[1]}```\n{_shown(found, folder)}\n```\n{found[6]}", text)
 
-    def run(found: re.Match[str]) -> str:
-        report = str(kept().relative_to(ROOT))
-        done = CliRunner(env={"COLUMNS": "100"}).invoke(cli, [*shlex.split(found[3]), report], catch_exceptions=False)
-        lines = done.stdout.rstrip("\n").split("\n")
-        more = ["…"] if len(lines) > int(found[2]) else []
-        shown = "\n".join([f"$ portkit {found[3]} {report}", *lines[: int(found[2])], *more])
-        return f"{found[1]}```\n{shown}\n```\n{found[5]}"
 
-    return RUN.sub(run, text)
+def _shown(found: re.Match[str], folder: str) -> str:
+    """A command and the first lines of what it prints."""
+    lines, alone, command = int(found[2]), found[3], found[4]
+    words = command if alone else f"{command} {kept().relative_to(ROOT)}"
+    with contextlib.chdir(folder if alone else ROOT):
+        done = CliRunner(env={"COLUMNS": "100"}).invoke(cli, shlex.split(words), catch_exceptions=False)
+    told = done.stdout.rstrip("\n").split("\n")
+    return "\n".join([f"$ portkit {words}", *told[:lines], *(["…"] if len(told) > lines else [])])
 
 
 def made() -> dict[Path, str]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, Final
 
 from portkit.analysis.rows import Comparison
 from portkit.errors import ReportError, nearest
 from portkit.model import INTERPRETER, Direction, Evidence, Status
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Row = Mapping[str, Any]
 
@@ -152,6 +153,8 @@ def telling(history: pl.LazyFrame, comparison: Comparison) -> list[Line]:
         history: as :func:`portkit.store.history.scan` gives it.
         comparison: whose kernels and targets are shown.
     """
+    import polars as pl  # noqa: PLC0415 (pages and tables without a history need none)
+
     shown = [pl.col(column).is_in(list(names)) for column, names in _names(comparison).items()]
     rows = history.filter(*shown, ~pl.col("skipped")).collect(engine="streaming")
     found = (_line(group.rows(named=True), Choice(last=PAGE_NIGHTS)) for group in _cells(rows))
@@ -168,6 +171,8 @@ def _varies(line: Line) -> bool:
 
 
 def _chosen(history: pl.LazyFrame, choice: Choice) -> pl.LazyFrame:
+    import polars as pl  # noqa: PLC0415 (pages and tables without a history need none)
+
     rows = history
     for column, patterns in (("case", choice.kernels), ("target", choice.targets)):
         if patterns:
@@ -184,6 +189,8 @@ def _chosen(history: pl.LazyFrame, choice: Choice) -> pl.LazyFrame:
 
 
 def _matching(history: pl.LazyFrame, column: str, patterns: Iterable[str]) -> list[str]:
+    import polars as pl  # noqa: PLC0415 (pages and tables without a history need none)
+
     known: list[str] = history.select(pl.col(column).unique()).collect().to_series().to_list()
     found = [name for name in known if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
     if not found:

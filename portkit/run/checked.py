@@ -6,6 +6,7 @@ code runs but the import of the function's module and the function itself; of a 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import runpy
@@ -22,7 +23,7 @@ from triton.runtime.jit import KernelInterface
 
 from portkit.errors import CaseError
 from portkit.model import FAMILIES, CaseSource, Cell, CellResult, Check, Direction, KernelCase
-from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs, parse_argument
+from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs, parse_argument, tensors
 from portkit.plan.check import CALL, IMPORTED, shape_and_dtype
 from portkit.run.inputs import InputMaker
 from portkit.run.named import member, tensor
@@ -123,16 +124,48 @@ def _with_generated(path: str, generated: Path) -> None:
 def _function(source: CaseSource, check: Check, load: Import) -> Callable[..., tuple[torch.Tensor, ...]]:
     if check.root is not None and check.root not in sys.path:
         sys.path.insert(0, check.root)
-    found = member(load(source), check.function, str(source))
+    module = load(source)
+    found = member(module, check.function, str(source))
+    if owner := _owner(module, check.function):
+        return _method(owner, check, source)
     if isinstance(found, KernelInterface):
         return _launching(found, check, source)
     _refuse_grid(check, source)
     if inspect.isclass(found):
-        return _calling(lambda given: _instance(found, check, source, given), check, source)
+        return _calling(_callable(found, check, source), check, source)
     if not callable(found):
         raise CaseError(f"{check.function} is no function", place=str(source), remedy="name a function or a kernel")
     _bind(found, check.arguments, source, check.function)
     return _calling(lambda given: found, check, source)
+
+
+def _owner(module: ModuleType, dotted: str) -> type | None:
+    """The class of which a dotted name means a method that needs an object."""
+    path, _, name = dotted.rpartition(".")
+    owner = member(module, path, dotted) if path else None
+    plain = inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name, None))
+    return owner if plain else None
+
+
+def _method(owner: type, check: Check, source: CaseSource) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """A call of a method, on an object that is made with the arguments of ``--init``."""
+    _refuse_grid(check, source)
+    name = check.function.rpartition(".")[2]
+    _bind(owner, check.init, source, owner.__qualname__, "--init")
+    _bind(functools.partial(getattr(owner, name), None), check.arguments, source, check.function)
+    return _calling(lambda given: getattr(_instance(owner, check, given), name), check, source)
+
+
+def _callable(found: type, check: Check, source: CaseSource) -> Callable[[Mapping[str, Any]], Any]:
+    """What makes the object of a class that is then called."""
+    if not any("__call__" in vars(each) for each in found.__mro__):
+        raise CaseError(
+            f"objects of {check.function} can't be called",
+            place=str(source),
+            remedy=f"name a method of it, as {check.function}.METHOD, or a function",
+        )
+    _bind(found, check.init, source, found.__qualname__, "--init")
+    return lambda given: _instance(found, check, given)
 
 
 def _refuse_grid(check: Check, source: CaseSource) -> None:
@@ -144,7 +177,7 @@ def _refuse_grid(check: Check, source: CaseSource) -> None:
         )
 
 
-def _bind(function: Callable[..., Any], arguments: Pairs, source: CaseSource, name: str) -> None:
+def _bind(function: Callable[..., Any], arguments: Pairs, source: CaseSource, name: str, option: str = "--arg") -> None:
     """See that a function takes the arguments, by its signature if it has one."""
     try:
         signature = inspect.signature(function)
@@ -155,9 +188,7 @@ def _bind(function: Callable[..., Any], arguments: Pairs, source: CaseSource, na
     try:
         signature.bind(*by_place, **named)
     except TypeError as error:
-        remedy = f"its signature is {name}{signature}; give each with --arg NAME=VALUE"
-        if "." in name and next(iter(signature.parameters), "") == "self":
-            remedy = "a method has no object here: name a function that makes one and calls it"
+        remedy = f"its signature is {name}{signature}; give each with {option} NAME=VALUE"
         raise CaseError(f"{name} does not take these arguments: {error}", place=str(source), remedy=remedy) from None
 
 
@@ -173,18 +204,36 @@ def _calling(
     return call
 
 
-def _instance(found: type, check: Check, source: CaseSource, given: Mapping[str, Any]) -> Callable[..., Any]:
-    """An object of a class, made anew for each call; a module of the arguments' dtype, on the GPU."""
-    _bind(found, check.init, source, check.function)
-    make = InputMaker(device="meta")
+def _instance(found: type, check: Check, given: Mapping[str, Any]) -> Any:
+    """An object of a class, made anew for each call, alike each time; a module of the arguments' dtype, on the GPU."""
+    make = InputMaker(_INIT_SEED, _backing(given))
     values = {name: _made(text, make) for name, text in check.init if name}
-    made = found(*[_made(text, make) for name, text in check.init if not name], **values)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_INIT_SEED)
+        made = found(*[_made(text, make) for name, text in check.init if not name], **values)
     if isinstance(made, torch.nn.Module):
-        first = next((t for _, t in named_tensors(given) if t.is_floating_point()), None)
-        made = made.to("cuda") if first is None else made.to("cuda", first.dtype)
-    if not callable(made):
-        raise CaseError(f"objects of {check.function} can't be called", place=str(source), remedy="name a function")
-    return made  # type: ignore[no-any-return]
+        made = _in_dtype(made.to("cuda"), check, given)
+    return made
+
+
+_INIT_SEED = 1
+"""Of what objects are made with, and of the weights that they choose: another than that of the arguments."""
+
+
+def _backing(given: Mapping[str, Any]) -> str:
+    """The device that really holds the arguments: ``meta`` where nothing does."""
+    with torch._C.DisableTorchFunction():
+        return next((tensor.device.type for _, tensor in named_tensors(given)), "cpu")
+
+
+def _in_dtype(made: torch.nn.Module, check: Check, given: Mapping[str, Any]) -> torch.nn.Module:
+    """A module in the dtype of the call that is checked, and then of this one, which may be wider to compare with."""
+    own = [spec.dtype for _, text in check.arguments for spec in tensors(parse_argument(text, "--arg"))]
+    named = next((dtype for each in own if (dtype := getattr(torch, each)).is_floating_point), None)
+    first = next((t.dtype for _, t in named_tensors(given) if t.is_floating_point()), None)
+    for dtype in (named, first):
+        made = made if dtype is None else made.to(dtype)
+    return made
 
 
 def _launching(

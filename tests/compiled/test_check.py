@@ -59,8 +59,20 @@ LIMIT = 3
 
 
 class Scaled:
+    def __init__(self, factor, weights=None):
+        self.factor, self.weights = factor, weights
+
     def times(self, x):
-        return x
+        return twice(x) * self.factor
+
+
+class Weighted(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weights = torch.nn.Parameter(torch.randn(size))
+
+    def forward(self, x):
+        return twice(x * self.weights)
 """
 
 SCRIPT = """
@@ -139,6 +151,23 @@ def test_what_can_not_be_called_is_one_error(capsys, folder):
 EMULATED = ("--emulate", "-t", "mi300x,h200")
 
 
+def test_a_method_is_called_on_an_object_that_init_makes(capsys, folder):
+    place = f"{folder / 'maths.py'}:Scaled.times"
+    words = (place, "--init", "factor=2", "--init", "weights=f32[8]", "--arg", "x=f32[1000]")
+    code, rows = check(capsys, folder, *words, "-t", "h200")
+    assert code == 0
+    assert rows["Scaled.times", "h200", "compiled"]["launches"] == 1
+
+
+@pytest.mark.slow
+def test_an_object_has_the_same_weights_where_it_is_emulated_and_interpreted(capsys, folder):
+    place = f"{folder / 'maths.py'}:Weighted"
+    words = ("--init", "size=1000", "--arg", "x=bf16[1000]", "--emulate", "-t", "mi300x")
+    code, rows = check(capsys, folder, place, *words)
+    assert code == 0
+    assert rows["Weighted", "mi300x", "emulated"]["status"] == "passed"
+
+
 def test_machine_code_is_held_against_the_interpreter(capsys, folder):
     place = f"{folder / 'maths.py'}:twice"
     code, rows = check(capsys, folder, place, "--arg", "x=bf16[100000]", "--small", "x=bf16[1000]", *EMULATED)
@@ -173,7 +202,12 @@ def test_machine_code_is_held_against_a_reference(capsys, folder, beyond, refere
         (Check("torch"), "torch is no function"),
         (Check("LIMIT.real"), "LIMIT.real is no function"),
         (Check("LIMIT.nothing"), "has no LIMIT.nothing"),
-        (Check("Scaled.times", arguments=(("x", "f32[4]"),)), "a method has no object here: name a function"),
+        (
+            Check("Scaled.times", arguments=(("x", "f32[4]"),)),
+            "missing a required argument: 'factor'.*\n.*--init NAME=",
+        ),
+        (Check("Scaled.times", init=(("", "2"),)), "Scaled.times does not take these arguments: missing .* 'x'"),
+        (Check("Scaled", init=(("", "2"),)), "objects of Scaled can't be called.*\n.*Scaled.METHOD"),
     ],
 )
 def test_what_can_not_be_called(folder, check_of, message):

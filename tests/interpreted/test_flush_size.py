@@ -70,6 +70,6 @@ def test_events_are_read_before_the_next_are_made(monkeypatch):
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     functions = {"fused": lambda: None, "eager": lambda: None}
-    rounds = events.sample_rounds([functions] * 1500, lambda call: None)
+    rounds = events.sample_rounds([functions] * 1500, lambda name, call: None)
     assert len(rounds) == 1500
     assert most == [2]

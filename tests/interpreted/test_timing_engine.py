@@ -48,7 +48,7 @@ def device(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(engine, "make_flush", lambda nbytes: Flush(torch.ones(nbytes // 4)))
-    monkeypatch.setattr(engine, "hold_for", lambda functions, before: Hold(0.25, 1.0))
+    monkeypatch.setattr(engine, "hold_for", lambda functions, before: Hold(dict.fromkeys(functions, 0.25), 1.0))
     monkeypatch.setattr(engine, "sample_rounds", sampled)
     monkeypatch.setattr(engine, "trace_rounds", traced)
     monkeypatch.setattr(engine, "results_that_fit", lambda functions: 2)
@@ -259,19 +259,21 @@ def test_a_function_without_results_needs_no_memory(monkeypatch):
 def host(monkeypatch):
     """The hold that is chosen where enqueueing takes so many ms and samples are late below a hold of so many."""
 
-    def chosen(*, enqueueing, late_below=0.0):
+    def chosen(late_below=0.0, **enqueueing):
         holds = []
 
         def sampled(rounds, prepare):
-            prepare(lambda: None)
-            late = bool(holds) and holds[-1] < late_below * 1000
-            return [{name: Sample(1.0, late) for name in functions} for functions in rounds]
+            late = {}
+            for name in rounds[0]:
+                prepare(name, None)
+                late[name] = bool(holds) and holds[-1] < late_below * 1000
+            return [{name: Sample(1.0, late[name]) for name in functions} for functions in rounds]
 
         monkeypatch.setattr(torch.cuda, "_sleep", holds.append)
         monkeypatch.setattr(events, "_CALIBRATION_CYCLES", 1000)  # and they take 1 ms
         monkeypatch.setattr(events, "_enqueue_ms", lambda functions, before: enqueueing)
         monkeypatch.setattr(events, "sample_rounds", sampled)
-        return hold_for(functions("fused"), lambda call: None)
+        return hold_for(functions(*enqueueing), lambda call: None)
 
     return chosen
 
@@ -280,18 +282,25 @@ def host(monkeypatch):
     ("enqueueing", "milliseconds"), [(0.001, LEAST_HOLD_MS), (0.1, 0.2), (1.0, 2.0), (50.0, MOST_HOLD_MS)]
 )
 def test_the_device_is_held_back_twice_as_long_as_the_host_needs(host, enqueueing, milliseconds):
-    assert host(enqueueing=enqueueing) == Hold(milliseconds, cycles_per_ms=1000)
+    assert host(fused=enqueueing) == Hold({"fused": milliseconds}, cycles_per_ms=1000)
+
+
+def test_each_function_is_held_as_long_as_it_needs(host):
+    hold = host(fused=0.05, eager=0.4)
+    assert hold.milliseconds == {"fused": 0.1, "eager": 0.8}
+    assert hold.longest_ms == 0.8
 
 
 def test_a_hold_doubles_while_samples_are_late(host):
-    assert host(enqueueing=0.1, late_below=0.5).milliseconds == 0.8
-    assert host(enqueueing=0.1, late_below=100).milliseconds == MOST_HOLD_MS
+    assert host(0.5, fused=0.1).milliseconds == {"fused": 0.8}
+    assert host(0.5, fused=0.1, eager=0.3).milliseconds == {"fused": 0.8, "eager": 0.6}
+    assert host(100, fused=0.1).milliseconds == {"fused": MOST_HOLD_MS}
 
 
 def test_a_hold_comes_before_what_cools_the_caches(monkeypatch):
     done = []
     monkeypatch.setattr(torch.cuda, "_sleep", done.append)
-    held(Hold(0.25, 1_000_000), lambda call: done.append("flush"))(lambda: None)
+    held(Hold({"fused": 0.25}, 1_000_000), lambda call: done.append("flush"))("fused", lambda: None)
     assert done == [250_000, "flush"]
 
 
@@ -299,7 +308,7 @@ def test_one_pause_of_the_host_does_not_count(monkeypatch):
     ticks = itertools.chain.from_iterable((0.0, 0.001 if i != 3 else 5.0) for i in itertools.count())
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(events.time, "perf_counter", lambda: next(ticks))
-    assert events._enqueue_ms(functions("fused"), lambda call: None) == pytest.approx(1.0)
+    assert events._enqueue_ms(functions("fused"), lambda call: None) == {"fused": pytest.approx(1.0)}
 
 
 def test_a_function_that_no_graph_can_hold_is_told_apart(monkeypatch):

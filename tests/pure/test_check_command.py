@@ -58,6 +58,8 @@ def test_a_file_without_comments_says_what_it_needs(tmp_path, capsys):
         (["{file}:launch", "--arg", "x=f32[1]", "--emulate", "--backward"], "gradients need a --reference"),
         (["{file}:launch", "--arg", "x=f32[1]", "--emulate", "--reference", "{file}"], "names no function"),
         (["--script"], "--script needs the path of a script"),
+        (["--script", "--changed", "{file}"], "--script and --changed do not go together"),
+        (["{file}:launch", "--arg", "x=f32[1]", "--emulate", "-t", "gfx9999"], "gfx9999"),
         (["--script", "{file}", "--arg", "x=1"], "a script is run as it is"),
         (["--script", "{file}", "--emulate"], "a script is built and not emulated"),
     ],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -196,3 +198,12 @@ def test_the_page_takes_the_history(place, tmp_path, capsys):
     assert main(["report", reports, "--html", str(with_nights), "--history", place]) == 0
     assert main(["report", reports, "--html", str(without)]) == 0
     assert with_nights.stat().st_size > without.stat().st_size
+
+
+def test_tables_and_plots_need_no_polars():
+    """Where it is slow to load or absent, what has no history goes on."""
+    code = (
+        "import sys; sys.modules['polars'] = None; import portkit.render.plots, portkit.cli.report, portkit.cli.sweep"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

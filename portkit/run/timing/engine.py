@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from portkit.run.device_state import Monitor
-from portkit.run.timing.events import Functions, Prepare, Sample, held, hold_for, sample_rounds
+from portkit.run.timing.events import Before, Functions, Sample, held, hold_for, sample_rounds
 from portkit.run.timing.flush import Flush, make_flush
 from portkit.run.timing.modes import captured, warm
 from portkit.run.timing.order import SEED, drawn
@@ -134,9 +134,7 @@ class _Engine:
             nulls={**self.nulls, **monitor.nulls},
         )
 
-    def _between_events(
-        self, mode: str, places: Sequence[Functions], before: Prepare, seconds: float
-    ) -> Rounds[Sample]:
+    def _between_events(self, mode: str, places: Sequence[Functions], before: Before, seconds: float) -> Rounds[Sample]:
         turns = drawn(places)
         hold = hold_for(places[0], before)
         prepare = held(hold, before)
@@ -146,7 +144,7 @@ class _Engine:
             return sample_rounds(itertools.islice(turns, rounds), prepare)
 
         rounds = until_settled(sample, _milliseconds, Bounds(seconds))
-        self.taken[mode], self.hold_ms[mode] = _series(rounds, places[0]), hold.milliseconds
+        self.taken[mode], self.hold_ms[mode] = _series(rounds, places[0]), hold.longest_ms
         return rounds
 
     def _cold(self, _: Callable[[], object]) -> None:

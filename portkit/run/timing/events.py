@@ -21,8 +21,11 @@ import torch
 Call = Callable[[], object]
 Functions = Mapping[str, Call]
 
-Prepare = Callable[[Call], object]
-"""Holds the device back and puts its caches into the state that a mode asks for."""
+Before = Callable[[Call], object]
+"""Puts the device's caches into the state that a mode asks for."""
+
+Prepare = Callable[[str, Call], object]
+"""The same for a function by its name, after it has held the device back."""
 
 LEAST_HOLD_MS = 0.05
 MOST_HOLD_MS = 10.0
@@ -43,46 +46,54 @@ class Sample:
 
 @dataclass(frozen=True)
 class Hold:
-    """Holds the current stream back for a while; a spinning thread leaves the caches as they are."""
+    """Holds the current stream back for a while; a spinning thread leaves the caches as they are.
 
-    milliseconds: float
+    Each function has a time of its own: that of a chain of many kernels would make all others wait.
+    """
+
+    milliseconds: Mapping[str, float]
     cycles_per_ms: float
 
-    def __call__(self) -> None:
-        """Enqueue the wait."""
-        torch.cuda._sleep(int(self.milliseconds * self.cycles_per_ms))
+    @property
+    def longest_ms(self) -> float:
+        """That of the function whose call takes the host longest."""
+        return max(self.milliseconds.values())
+
+    def __call__(self, name: str) -> None:
+        """Enqueue the wait before a function."""
+        torch.cuda._sleep(int(self.milliseconds[name] * self.cycles_per_ms))
 
 
 def sample_rounds(rounds: Iterable[Functions], prepare: Prepare) -> list[dict[str, Sample]]:
     """Time the functions of each round once, in order; a drift of clocks meets all alike."""
-    return [{name: _sample(call, prepare) for name, call in functions.items()} for functions in rounds]
+    return [{name: _sample(name, call, prepare) for name, call in functions.items()} for functions in rounds]
 
 
-def hold_for(functions: Functions, before: Prepare) -> Hold:
-    """A hold that lasts until the host has enqueued any of the calls and what comes before it.
+def hold_for(functions: Functions, before: Before) -> Hold:
+    """Holds that last until the host has enqueued each of the calls and what comes before it.
 
     Calls that wait for the device are late however long it is; the longest hold ends it then.
     """
-    hold = Hold(0.0, _cycles_per_ms())
-    needed = _within(_COVER * _enqueue_ms(functions, before))
-    while _too_late(functions, before, hold := Hold(needed, hold.cycles_per_ms)) and needed < MOST_HOLD_MS:
-        needed = _within(2 * needed)
+    cycles_per_ms = _cycles_per_ms()
+    needed = {name: _within(_COVER * each) for name, each in _enqueue_ms(functions, before).items()}
+    while short := _too_short(functions, before, hold := Hold(needed, cycles_per_ms)):
+        needed = {name: _within(2 * each) if name in short else each for name, each in needed.items()}
     return hold
 
 
-def held(hold: Hold, before: Prepare) -> Prepare:
+def held(hold: Hold, before: Before) -> Prepare:
     """What ``before`` enqueues, after a hold."""
 
-    def prepare(call: Call) -> None:
-        hold()
+    def prepare(name: str, call: Call) -> None:
+        hold(name)
         before(call)
 
     return prepare
 
 
-def _sample(call: Call, prepare: Prepare) -> Sample:
+def _sample(name: str, call: Call, prepare: Prepare) -> Sample:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    prepare(call)
+    prepare(name, call)
     start.record()
     call()
     end.record()
@@ -91,10 +102,10 @@ def _sample(call: Call, prepare: Prepare) -> Sample:
     return Sample(start.elapsed_time(end), late)
 
 
-def _enqueue_ms(functions: Functions, before: Prepare) -> float:
-    """Time that the host takes to enqueue the slowest of the calls and what comes before it.
+def _enqueue_ms(functions: Functions, before: Before) -> dict[str, float]:
+    """Time that the host takes to enqueue each of the calls and what comes before it.
 
-    Of each call the second longest time counts: one pause of the host is an accident.
+    The second longest of several counts: one pause of the host is an accident.
     """
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _, (name, call) in itertools.product(range(_TRIES), functions.items()):
@@ -103,12 +114,14 @@ def _enqueue_ms(functions: Functions, before: Prepare) -> float:
         before(call)
         call()
         seconds[name].append(time.perf_counter() - start)
-    return max(sorted(each)[-2] for each in seconds.values()) * 1e3
+    return {name: sorted(each)[-2] * 1e3 for name, each in seconds.items()}
 
 
-def _too_late(functions: Functions, before: Prepare, hold: Hold) -> bool:
+def _too_short(functions: Functions, before: Before, hold: Hold) -> set[str]:
+    """Functions that come late too often with this hold, and may be held longer."""
     rounds = sample_rounds([functions] * _TRIES, held(hold, before))
-    return any(sum(each[name].late for each in rounds) > _MOST_LATE for name in functions)
+    late = {name for name in functions if sum(each[name].late for each in rounds) > _MOST_LATE}
+    return {name for name in late if hold.milliseconds[name] < MOST_HOLD_MS}
 
 
 def _within(milliseconds: float) -> float:
@@ -118,5 +131,5 @@ def _within(milliseconds: float) -> float:
 def _cycles_per_ms() -> float:
     """How fast the counter runs that a hold waits for: on this device, at its clock of now."""
     waits = {"wait": lambda: torch.cuda._sleep(_CALIBRATION_CYCLES)}
-    first, second = (each["wait"].milliseconds for each in sample_rounds([waits, waits], lambda _: None))
+    first, second = (each["wait"].milliseconds for each in sample_rounds([waits, waits], lambda name, call: None))
     return _CALIBRATION_CYCLES / min(first, second)
