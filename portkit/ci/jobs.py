@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
+from portkit.ci.templates import read_data
 from portkit.errors import FleetError
 from portkit.fleet.site import Fleet, Place
 from portkit.model import Platform
 from portkit.targets.catalog import Catalog
-
-CONTAINER_OPTIONS: Final[Mapping[Platform, tuple[str, ...]]] = {
-    Platform.CUDA: ("--gpus=all", "--ipc=host"),
-    Platform.ROCM: (
-        *("--device=/dev/kfd", "--device=/dev/dri", "--group-add=video"),
-        *("--security-opt=seccomp=unconfined", "--ipc=host"),
-    ),
-}
-"""What a container needs to reach the GPU, where the fleet file names no options."""
 
 _SPARE_MINUTES: Final = 15
 """Between the limit on the run and that on the job: to install, and to keep what a stopped run has left."""
@@ -62,6 +55,12 @@ def jobs(fleet: Fleet, catalog: Catalog) -> list[Job]:
     return found
 
 
+@cache
+def container_options(platform: Platform) -> tuple[str, ...]:
+    """What a container needs to reach GPUs of a platform."""
+    return tuple(read_data("containers.yaml")[platform.value]["options"])
+
+
 def _job(place: Place, fleet: Fleet, catalog: Catalog) -> Job:
     assert place.ci is not None
     image = place.ci.image
@@ -73,7 +72,7 @@ def _job(place: Place, fleet: Fleet, catalog: Catalog) -> Job:
         count=place.count,
         labels=place.ci.runner,
         image=image,
-        options=place.ci.options or (CONTAINER_OPTIONS[platform] if image and place.count else ()),
+        options=place.ci.options or (container_options(platform) if image and place.count else ()),
         setup="\n".join([*place.setup, *(f"export {name}={shlex.quote(to)}" for name, to in place.env.items())]),
         command=shlex.join([*inside, place.python]),
         seconds=fleet.seconds.job,

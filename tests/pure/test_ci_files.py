@@ -305,3 +305,12 @@ def test_merge_and_gate_follow_a_place_that_failed_and_no_merge_request(pipe):
 def test_the_page_has_every_key_of_ci():
     page = (ROOT / "docs/nightly.md").read_text(encoding="utf-8")
     assert [key for key in (*WorkflowFormat.model_fields, *CiFormat.model_fields) if key not in page] == []
+
+
+def test_only_the_default_branch_adds_to_the_history(tmp_path):
+    merged = YAML(typ="safe").load(made(tmp_path, SMALL)["nightly.yml"])["jobs"]["merge"]["steps"]
+    conditions = {step["name"]: step["if"] for step in merged if step.get("name", "").endswith("the history")}
+    own = "always() && (github.event_name == 'schedule' || github.ref_name == github.event.repository.default_branch)"
+    assert (conditions["Add this night to the history"], conditions["Keep the history"]) == (own, own)
+    assert conditions["Find the history"] == "always()"
+    assert "$CI_DEFAULT_BRANCH" in piped(tmp_path, SMALL).partition("portkit history add")[0]
