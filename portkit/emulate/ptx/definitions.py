@@ -1,12 +1,15 @@
 """Registers that are read where no way from the entry has written them.
 
 Judged on the program: a read is a fault where *no* way writes the register before it. Registers that only some ways
-or some threads write are not told apart, since compilers leave those undefined with reason.
+or some threads write are not told apart, since compilers leave those undefined with reason. What is computed from
+nothing is nothing, and is told where it matters: in memory, in addresses, in comparisons and in matrices. Compilers
+compute with one half of a pair that way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from portkit.emulate.core.findings import Finding, Kind
 from portkit.emulate.core.flow import solve
@@ -14,8 +17,14 @@ from portkit.emulate.ptx.execute import Block, Code
 from portkit.emulate.ptx.isa.registry import Compiled
 from portkit.emulate.ptx.program import Register, Symbol
 
-_COPIES = frozenset({"mov", "prmt", "selp", "shfl", "cvt"})
-"""Opcodes that move values that may hold nothing: undefined values have registers that nothing writes."""
+_JOIN = frozenset({"mov", "prmt", "selp", "shfl", "lop3", "or", "cvt"})
+"""Opcodes whose result holds something where one of their sources does."""
+
+_MATTERS = frozenset(
+    {"ld", "st", "atom", "red", "setp", "bra", "brx", "cp", "bar", "barrier", "mbarrier", "mma", "wgmma", "tcgen05"}
+    | {"ldmatrix", "stmatrix", "vote", "match", "redux"}
+)
+"""Opcodes for which a register that holds nothing is a fault."""
 
 _NEVER_BEHIND = frozenset({"ret", "exit", "trap"})
 
@@ -48,7 +57,10 @@ def unwritten_reads(code: Code) -> dict[int, list[Finding]]:
     """Instructions that read a register that nothing wrote, by the first instruction of their block."""
 
     def through(number: int, state: frozenset[Register]) -> frozenset[Register]:
-        return state.union(*(item.uses.writes for item in _items(code, code.blocks[number])))
+        known = set(state)
+        for item in _items(code, code.blocks[number]):
+            known |= _defined(item, known)
+        return frozenset(known)
 
     start: frozenset[Register] = frozenset()
     states = solve(code.entry, start, through, lambda number: successors(code, code.blocks[number]), frozenset.union)
@@ -60,11 +72,19 @@ def _items(code: Code, block: Block) -> tuple[Compiled, ...]:
     return code.compiled[block.start : block.after]
 
 
+def _defined(item: Compiled, known: AbstractSet[Register]) -> set[Register]:
+    """What an instruction writes, where its sources hold something."""
+    reads = item.uses.reads
+    enough = any if item.instruction.opcode in _JOIN else all
+    return item.uses.writes if not reads or enough(each in known for each in reads) else set()
+
+
 def _judge(items: Iterable[Compiled], known: frozenset[Register]) -> Iterable[Finding]:
     so_far = set(known)
     for item in items:
         missing = sorted(each.name for each in item.uses.reads - item.uses.writes - so_far)
-        if missing and item.instruction.opcode not in _COPIES:
+        if missing and item.instruction.opcode in _MATTERS:
             message = f"{missing[0]} is read, and nothing wrote it"
             yield Finding(Kind.UNWRITTEN_REGISTER, message, item.instruction.site)
-        so_far |= item.uses.writes
+            so_far |= item.uses.reads  # once is enough
+        so_far |= _defined(item, so_far)

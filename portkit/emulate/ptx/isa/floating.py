@@ -11,6 +11,7 @@ import numpy as np
 
 from portkit.emulate.core import floats
 from portkit.emulate.ptx.decode import Decoder, Step
+from portkit.emulate.ptx.isa.interpolation import FUNCTIONS, interpolated
 from portkit.emulate.ptx.isa.registry import Approximation, Entry
 from portkit.emulate.ptx.isa.rounding import FLOAT_MODES, NEAREST, add32, fused32, fused64, multiply32, rounded
 from portkit.emulate.ptx.isa.rows import Function, computed, row
@@ -68,6 +69,8 @@ def _rounding(
 
 # -- quotients and approximations
 
+_APPROXIMATE_RECIPROCAL = interpolated("rcp")
+
 
 _LARGE, _SMALL = np.float32(2.0**126), np.float32(2.0**-126)
 """Sizes of divisors beyond which div.full scales both operands: up to there their reciprocals are normal numbers."""
@@ -77,12 +80,12 @@ def divide_full(a: Array, b: Array) -> Array:
     """div.full: the dividend times the divisor's reciprocal, both scaled where that would leave the normal numbers."""
     size = np.abs(b)
     scale = np.where(size > _LARGE, np.float32(0.25), np.where(size < _SMALL, np.float32(2.0**24), np.float32(1)))
-    return np.asarray((a * scale) * _of_float64(_reciprocal)(b * scale))
+    return np.asarray((a * scale) * _APPROXIMATE_RECIPROCAL(b * scale))
 
 
 def divide_approximately(a: Array, b: Array) -> Array:
     """div.approx: without scaling, so that divisors above 2^126 give 0."""
-    return np.asarray(a * floats.flush(_of_float64(_reciprocal)(floats.flush(b))))
+    return np.asarray(a * floats.flush(_APPROXIMATE_RECIPROCAL(floats.flush(b))))
 
 
 def _divide(decoder: Decoder) -> Step:
@@ -119,13 +122,15 @@ def _of_float64(function: Callable[[Array], Array]) -> Function:
     return lambda x: function(np.asarray(x).astype(np.float64)).astype(np.float32)
 
 
-def _approximate(function: Callable[[Array], Array]) -> Callable[[Decoder], Function]:
+def _approximate(function: Callable[[Array], Array], table: str | None) -> Callable[[Decoder], Function]:
     """Float32 functions of one argument; a rounding mode, where there is one, makes them exact."""
 
     def choose(decoder: Decoder) -> Function:
         mode = decoder.one_of("approx", *FLOAT_MODES)
         if mode is None:
             raise decoder.unsupported("neither .approx nor a rounding mode")
+        if mode == "approx" and table:
+            return finished(decoder, interpolated(table))
         if mode in {"approx", NEAREST}:
             return finished(decoder, _of_float64(function))
         return finished(decoder, lambda x: rounded(_odd_root(function, x), np.float32, mode))
@@ -230,7 +235,8 @@ def _built(name: str, build: Callable[[Decoder], Step], types: str = _BOTH) -> E
 
 
 def _function(name: str, function: Callable[[Array], Array], bound: Approximation) -> Entry:
-    return row(_approximate(function), "f32", f"{_FLOAT}: {name}", sources=1, approximation=bound)
+    table = name if name in FUNCTIONS else None
+    return row(_approximate(function, table), "f32", f"{_FLOAT}: {name}", sources=1, approximation=bound)
 
 
 def _fused(of: str) -> Entry:
