@@ -220,6 +220,11 @@ class SharedLedger(Ledger):
             self._wrote[groups] = True
         return self.note(use, at, size, agents, values)
 
+    def forget_range(self, start: int, end: int) -> None:
+        """Order everything in a range before what comes, reads that are kept among it."""
+        self._settle()
+        self.forget(start, end)
+
     def _settle(self) -> None:
         """Note what is kept, but for reads that a barrier has put in order since."""
         self._noted |= self._reading

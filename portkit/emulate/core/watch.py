@@ -192,6 +192,11 @@ class SharedCheck:
         if self.ledger:
             self.ledger.at_barrier(group)
 
+    def settle(self, start: int, end: int) -> None:
+        """An asynchronous operation on a range has ended, and who waits for that comes behind it."""
+        if self.ledger:
+            self.ledger.forget_range(start, end)
+
     def __call__(self, access: Access) -> None:
         """Judge an access that is about to be made."""
         if not access.at.size:

@@ -50,7 +50,7 @@ class Check:
             runner.watch = self._on_block
         if self.launch.needed(warps):
             machine.observer = whole
-        machine.shared_observer = shared
+        machine.shared_observer, machine.settled = shared, shared.settle
 
         def synchronised(group: int) -> None:
             whole.at_barrier(group)

@@ -136,6 +136,7 @@ class Machine:
         self.observer: Observer | None = None
         self.shared_observer: Observer | None = None
         self.synchronised: Callable[[int], None] | None = None
+        self.settled: Callable[[int, int], None] | None = None  # bytes of shared memory, of an operation that ended
         self.addresses: dict[str, int] = {}  # of variables in global memory, and of parameters
         self.parameters = b""
         self.said: list[str] = []

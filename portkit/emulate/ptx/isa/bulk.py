@@ -155,6 +155,7 @@ def bring(machine: Machine, site: Site, at: Offsets, octets: Bytes, thread: int,
         flights.ended(number)
         machine.shared.store(places, size, words)
         flights.fenced(units)
+        flights.settle(units)
         barriers.transferred(state, octets.size, thread)
 
     barriers.owe(state, Delivery(arrive, brings=True))

@@ -63,6 +63,9 @@ class Copies:
         """Begin copies of the selected threads, to addresses in shared memory."""
         machine, own = self.machine, self.machine.selected
         _, places = machine.locate(site, Space.SHARED, at, size, own)
+        access = Access(site, places, size, machine, own, write=True, words=words)
+        self.flights.check_unread(access)
+        self.flights.judge(access)
         number = self.flights.writes(Operation(site, "cp.async"), places)
         self.out.append(_Copy(site, number, own, self.committed[own], places, size, words))
 

@@ -63,8 +63,7 @@ class Flights:
         if self._operations:
             self._refuse_unwritten(units, access)
         if access.write:
-            if self._reading:
-                self._refuse_read(units, access)
+            self.check_unread(access)
             self._unseen[units] = access.threads + 1
             self._written[units] = self._passed[self.machine.group[access.threads]]
         if self._others:
@@ -116,6 +115,11 @@ class Flights:
         self._readers[units] -= 1
         self._reading -= units.size
 
+    def settle(self, units: Offsets) -> None:
+        """An operation on units has ended: who waits for it comes behind it."""
+        if self.machine.settled and units.size:
+            self.machine.settled(int(units.min()) << _SHIFT, int(units.max()) + 1 << _SHIFT)
+
     # -- proxies
 
     def fence(self) -> None:
@@ -163,8 +167,17 @@ class Flights:
         access = Access(site, units << _SHIFT, UNIT, self.machine, np.full(units.size, thread), write=write)
         if self._operations:
             self._refuse_unwritten(units, access)
-        if write and self._reading:
-            self._refuse_read(units, access)
+        if write:
+            self.check_unread(access)
+
+    def check_unread(self, access: Access) -> None:
+        """Refuse a write to what an operation may still read.
+
+        Raises:
+            Fault: it meets one.
+        """
+        if self._reading:
+            self._refuse_read(access.at >> _SHIFT, access)
 
 
 def _missing(operation: Operation, does: str, access: Access, which: int) -> Fault:

@@ -45,6 +45,7 @@ class Barrier:
     pending: int  # that are missing
     phase: int = 0  # completed phases
     bytes: int = 0  # announced and not come
+    orders: bool = False  # whether threads arrived for what they did before
     owed: list[Delivery] = field(default_factory=list)
 
 
@@ -88,9 +89,11 @@ class MemoryBarriers:
             barrier.owed.pop(0).run()
         del self.known[place]
 
-    def arrive(self, site: Site, place: int, thread: int, count: int = 1, expect: int = 0) -> None:
-        """Count arrivals, and announce bytes before that."""
+    def arrive(self, site: Site, place: int, thread: int, count: int = 1, expect: int | None = None) -> None:
+        """Count arrivals, and announce bytes before that; None: arrivals of threads for what they did before."""
         barrier = self.at(site, place, thread)
+        barrier.orders |= expect is None
+        expect = expect or 0
         barrier.bytes += expect
         if count > barrier.pending:
             message = f"{count} arrivals at an mbarrier that expects {barrier.pending} more"
@@ -108,7 +111,8 @@ class MemoryBarriers:
             return
         barrier.phase += 1
         barrier.pending = barrier.expected
-        if self.machine.synchronised:
+        orders, barrier.orders = barrier.orders, False
+        if self.machine.synchronised and orders:
             self.machine.synchronised(int(self.machine.group[thread]))
         self.machine.wake()
 
@@ -203,7 +207,7 @@ def _counting(decoder: Decoder, operands: Sequence[Operand], *, arrives: bool, e
         given: Array = np.asarray(1) if number is None else number(machine)
         for place, thread, threads, total in _sums(places, own, machine.spread(given)):
             count = (threads if expects else total) if arrives else 0
-            barriers.arrive(site, place, thread, count, total if expects else 0)
+            barriers.arrive(site, place, thread, count, total if expects else None)
 
     return step
 

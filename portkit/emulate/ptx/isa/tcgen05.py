@@ -217,6 +217,7 @@ class TensorMemory:
             issued = block.queue.pop(0)
             for units in issued.units:
                 self.flights.has_read(units)
+                self.flights.settle(units)
             issued.run()
 
     def store(self, stored: _Stored) -> None:
@@ -669,7 +670,7 @@ def _owe(machine: Machine, barriers: MemoryBarriers, site: Site, place: int, thr
     def arrive() -> None:
         if delivery in barrier.owed:
             barrier.owed.remove(delivery)
-        barriers.arrive(site, place, thread)
+        barriers.arrive(site, place, thread, expect=0)
 
     delivery = Delivery(machine.unit(TensorMemory).commit(thread, arrive), brings=False)
     barriers.owe(barrier, delivery)

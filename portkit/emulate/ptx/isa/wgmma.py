@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from portkit.emulate.core.bytestore import Offsets
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site, Unsupported
 from portkit.emulate.ptx.decode import Decoder, Read, Step
-from portkit.emulate.ptx.isa.flight import Flights, Operation
+from portkit.emulate.ptx.isa.flight import UNIT, Flights, Operation
 from portkit.emulate.ptx.isa.mma import Shape, shape_of, types_of, words_of, writer_of
 from portkit.emulate.ptx.isa.operands_shared import Tile, read_tile
 from portkit.emulate.ptx.isa.pending import PendingRegisters, judged
 from portkit.emulate.ptx.isa.registry import Compiled, Entry
-from portkit.emulate.ptx.machine import LANES, Array, Machine, Mask
+from portkit.emulate.ptx.machine import LANES, Access, Array, Machine, Mask
 from portkit.emulate.ptx.matrix import fragments
 from portkit.emulate.ptx.matrix.formats import FORMATS, Format
 from portkit.emulate.ptx.matrix.models import group_model
@@ -48,7 +48,7 @@ class Products(PendingRegisters):
         self.flights = machine.unit(Flights)
         self.committed: NDArray[np.int64] = np.zeros(machine.threads, np.int64)
         self._changed: dict[Register, Mask] = {}  # registers written since the last fence
-        self._reads: list[tuple[int, int, Offsets]] = []  # a thread, its group, units
+        self._reads: list[tuple[Site, int, int, Offsets]] = []  # a thread, its group, units
 
     def changed(self, writes: Iterable[Register]) -> None:
         """Note registers that the selected threads have written."""
@@ -82,7 +82,7 @@ class Products(PendingRegisters):
     def read(self, site: Site, thread: int, units: Offsets) -> None:
         """A product of the open group reads units of shared memory."""
         self.flights.reads(Operation(site, "wgmma"), units)
-        self._reads.append((thread, int(self.committed[thread]), units))
+        self._reads.append((site, thread, int(self.committed[thread]), units))
 
     def fence(self) -> None:
         """Let products see the registers of the selected threads."""
@@ -104,12 +104,17 @@ class Products(PendingRegisters):
         chosen: Mask = np.zeros(self.machine.threads, np.bool_)
         chosen[self.machine.select] = True
         left = []
-        for thread, group, units in self._reads:
+        for site, thread, group, units in self._reads:
             if chosen[thread] and group < self.committed[thread] - but:
                 self.flights.has_read(units)
+                self.flights.judge(self._last_access(site, thread, units))
             else:
-                left.append((thread, group, units))
+                left.append((site, thread, group, units))
         self._reads = left
+
+    def _last_access(self, site: Site, thread: int, units: Offsets) -> Access:
+        """A product may read until the wait for it."""
+        return Access(site, units << 4, UNIT, self.machine, np.full(units.size, thread), write=False)
 
 
 # -- the product
@@ -137,7 +142,7 @@ def _mma(decoder: Decoder) -> Step:
     shape = shape_of(decoder)
     result, left, right = types_of(decoder, shape)
     _, first, second, *rest = decoder.operands
-    adds = _adds(decoder, rest[0]) if rest else None
+    adds = None if not rest or _is_zero(rest[0]) else _adds(decoder, rest[0])
     numbers = [_number(decoder, operand) for operand in rest[1:]]
     a, b = FORMATS[left], FORMATS[right]
     if shape.rows != _ROWS or shape.depth * a.bits != 256 or result not in {"f32", "f16", "s32"}:
@@ -148,6 +153,10 @@ def _mma(decoder: Decoder) -> Step:
         _factor(decoder, second, b, shape.columns, shape.depth, signs[1], across[1]),
     )
     return _product_step(decoder, shape, result, factors, adds)
+
+
+def _is_zero(operand: Operand) -> bool:
+    return isinstance(operand, Immediate) and int(operand.text, 0) == 0
 
 
 def _adds(decoder: Decoder, operand: Operand) -> Read:
@@ -192,7 +201,9 @@ def _product_step(
     items = [item for item in decoder.items(target) if isinstance(item, Register)]
     if len(items) != _ROWS * shape.columns // (LANES * _WARPS) // (2 if result == "f16" else 1):
         raise decoder.unsupported(f"{len(items)} registers of results")
-    old, write = words_of(decoder, target), writer_of(decoder, target, Type.B32)
+    never = adds is None and decoder.operands[3:] != ()
+    old = _nothing(len(items)) if never else words_of(decoder, target)
+    write = writer_of(decoder, target, Type.B32)
     compute = _sum_of(decoder, result, factors)
     taken = [item for item in decoder.items(decoder.operands[1]) if isinstance(item, Register)]
     taken = taken if factors[0].words else []
@@ -211,6 +222,11 @@ def _product_step(
         write(machine, (fragments.registers_of_halves if halves else fragments.registers)(matrix))
 
     return step
+
+
+def _nothing(registers: int) -> Callable[[Machine], Array]:
+    """Zeros in place of results that are not added to: their registers need not hold anything."""
+    return lambda machine: np.zeros((registers, machine.count // LANES, LANES), np.uint32)
 
 
 def _by_warp(machine: Machine, read: Read) -> Array:
