@@ -5,11 +5,12 @@
 
 README has a table between ``<!-- quote: KERNEL TARGETS -->`` and ``<!-- end of quote -->``:
 the rows of ``portkit merge reports/KEPT -k KERNEL -t TARGETS --format plain``, without
-its head and its notes. ``KEPT`` is the newest folder of reports/ by name. A document of docs/ has
+its head and its notes. ``KEPT`` is that of scripts/kept.py. A document of docs/ has
 what a command prints between ``<!-- run LINES: portkit ARGUMENTS -->`` and the same end: of
 ``portkit ARGUMENTS KEPT`` the first LINES lines, 100 columns wide. With ``alone`` behind LINES no report is
-named, and all such commands of a document are called one after the other in a new empty folder. With --check nothing is
-written, and the exit code tells whether anything would change.
+named, and all such commands of a document are called one after the other in a new empty folder; with ``with texts`` a
+quote stays as it is where the report has no texts of its kernels. In a paragraph behind ``<!-- kept -->`` the
+report's path is renewed. With --check nothing is written, and the exit code tells whether anything would change.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ import tempfile
 from pathlib import Path
 
 from click.testing import CliRunner
+from kept import KEPT
 
 from portkit.analysis.choice import choose
 from portkit.analysis.rows import Comparison, comparison
 from portkit.cli import cli
+from portkit.errors import ReportError
 from portkit.render.table import render, tables
 from portkit.store.merge import merge
 
 ROOT = Path(__file__).parents[1]
 QUOTE = re.compile(r"(<!-- quote: (\S+) (\S+) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
 
-RUN = re.compile(r"(<!-- run (\d+)( alone)?: portkit (.+?) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
+RUN = re.compile(r"(<!-- run (\d+)( alone| with texts)?: portkit (.+?) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
 
-
-def kept() -> Path:
-    """The newest folder of reports that the repository keeps."""
-    return max(path for path in (ROOT / "reports").iterdir() if path.is_dir() and path.name != "local")
+PARAGRAPH = re.compile(r"<!-- kept -->\n\n(?:.+\n)+")
+PATH = re.compile(r"reports/h200-\d{4}-\d\d-\d\d(?![\w/])")
 
 
 def quoted(text: str, merged: Comparison) -> str:
@@ -54,29 +55,47 @@ def quoted(text: str, merged: Comparison) -> str:
 def printed(text: str) -> str:
     """A text with the output of its commands made anew."""
     with tempfile.TemporaryDirectory() as folder:
-        return RUN.sub(lambda found: f"{found[1]}```\n{_shown(found, folder)}\n```\n{found[6]}", text)
+        return RUN.sub(lambda found: f"{found[1]}{_shown(found, folder)}{found[6]}", text)
 
 
 def _shown(found: re.Match[str], folder: str) -> str:
-    """A command and the first lines of what it prints."""
-    lines, alone, command = int(found[2]), found[3], found[4]
-    words = command if alone else f"{command} {kept().relative_to(ROOT)}"
-    with contextlib.chdir(folder if alone else ROOT):
+    """A command and the first lines of what it prints; as it was where the report has not what is asked for."""
+    alone, texts = (found[3] == f" {how}" for how in ("alone", "with texts"))
+    words = found[4] if alone else f"{found[4]} {named(KEPT)}"
+    try:
+        return f"```\n{_called(words, int(found[2]), Path(folder) if alone else ROOT)}\n```\n"
+    except ReportError:
+        if not texts:
+            raise
+        return found[5]
+
+
+def _called(words: str, lines: int, folder: Path) -> str:
+    with contextlib.chdir(folder):
         done = CliRunner(env={"COLUMNS": "100"}).invoke(cli, shlex.split(words), catch_exceptions=False)
     told = done.stdout.rstrip("\n").split("\n")
     return "\n".join([f"$ portkit {words}", *told[:lines], *(["…"] if len(told) > lines else [])])
 
 
+def renewed(text: str) -> str:
+    """A text whose paragraphs about the kept report name the one of today."""
+    return PARAGRAPH.sub(lambda found: PATH.sub(named(KEPT), found[0]), text)
+
+
+def named(report: Path) -> str:
+    """A report's path in the repository."""
+    return report.relative_to(ROOT).as_posix()
+
+
 def made() -> dict[Path, str]:
     """File → what it must hold."""
     os.chdir(ROOT)  # commands are shown with paths of the repository
-    merged = comparison(merge([kept()]))
-    documents = [path for path in (ROOT / "docs").glob("*.md") if "<!-- run " in path.read_text(encoding="utf-8")]
-    readme = ROOT / "README.md"
+    merged = comparison(merge([KEPT]))
+    texts = {path: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+    quoting = {path: text for path, text in texts.items() if re.search(r"<!-- (?:run|quote|kept)\b", text)}
     return {
-        readme: quoted(readme.read_text(encoding="utf-8"), merged),
         ROOT / "reports" / "comparison.md": render(merged, "github"),
-        **{path: printed(path.read_text(encoding="utf-8")) for path in documents},
+        **{path: renewed(printed(quoted(text, merged))) for path, text in quoting.items()},
     }
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 import many_targets
 import pytest
 from html_pages import written
+from kept_report import KEPT
 
 from portkit.store.merge import merge
 
@@ -42,8 +42,7 @@ def made_up(tmp_path_factory) -> str:
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory) -> str:
     """The kept report of an H200."""
-    folder = Path(__file__).parents[2] / "reports/h200-2026-11-29"
-    return written(tmp_path_factory.mktemp("kept"), merge([folder]))
+    return written(tmp_path_factory.mktemp("kept"), merge([KEPT]))
 
 
 class Opened:

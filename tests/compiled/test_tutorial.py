@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from kept_report import KEPT
 
 import portkit
 from portkit.cli import COMMANDS, cli
 
 ROOT = Path(portkit.__file__).parent.parent
-KEPT = ROOT / "reports" / "h200-2026-11-29"
 TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"(?P<mark><!-- elsewhere: [^>]+ -->\n)?```console\n(?P<lines>.*?)```", re.DOTALL)
 

@@ -7,11 +7,11 @@ import io
 import json
 import re
 import tarfile
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from factories import build, header, launch, record, timing
+from kept_report import KEPT
 
 from portkit.analysis.cells import cell_views, find_cells, label_of
 from portkit.analysis.views.raw import NO_REASON, raw_fields, unit_of
@@ -22,8 +22,6 @@ from portkit.render.terminal.cell import print_cell
 from portkit.render.terminal.console import make_console
 from portkit.store.journal import Journal
 from portkit.store.merge import Row, merge
-
-KEPT = Path(__file__).parents[2] / "reports" / "h200-2026-11-29"
 
 
 def rows(*records):

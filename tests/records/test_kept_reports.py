@@ -7,12 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kept_report import KEPT
+
 from portkit.model import Status
 from portkit.store.journal import read_report
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
-KEPT = REPORTS / "h200-2026-11-29"
 
 
 def test_readme_and_comparison_are_what_the_command_makes_of_the_report():

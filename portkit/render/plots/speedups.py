@@ -20,17 +20,24 @@ _PLACE: Final = {
     "yOffset": {"field": "baseline", "sort": None},
 }
 
+_FASTER: Final = "times as fast as the baseline, with 95 % interval"
+
 SPEC: Final[Spec] = {
     "data": {"name": "speedups"},
     "encoding": _PLACE,
     "layer": [
+        {
+            "data": {"values": [{"x": 1}]},
+            "mark": {"type": "rule", "strokeDash": [4, 3]},
+            "encoding": {"x": {"field": "x", "type": "quantitative", "title": _FASTER}, "y": None, "yOffset": None},
+        },
         {
             "mark": {"type": "bar", "cornerRadiusEnd": 2, "height": {"band": 0.8}},
             "encoding": {
                 "x": {
                     "field": "value",
                     "type": "quantitative",
-                    "title": "times as fast as the baseline, with 95 % interval",
+                    "title": _FASTER,
                     "scale": {"zero": True, "nice": True},
                     "axis": {"tickCount": 6},
                 },
@@ -54,11 +61,6 @@ SPEC: Final[Spec] = {
                 "x": {"field": "end", "type": "quantitative"},
                 "text": {"field": "value", "type": "quantitative", "format": ".2f"},
             },
-        },
-        {
-            "data": {"values": [{"x": 1}]},
-            "mark": {"type": "rule", "strokeDash": [4, 3]},
-            "encoding": {"x": {"field": "x", "type": "quantitative"}, "y": None, "yOffset": None},
         },
     ],
 }

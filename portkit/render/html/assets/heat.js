@@ -167,7 +167,12 @@ const SIGNS = { good: "✓", bad: "✕", "no verdict": "?", "expected gap": "≈
 /** A status with a sign that tells it without colour; where room is short, a good one by its sign alone. */
 function statusWords(app, row, { short = false } = {}) {
   const standing = app.rows.value("standing", row);
-  const word = ` ${app.rows.value("status", row)}`;
-  return [h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[standing]),
-    short && standing === "good" ? h("span", { class: "hidden" }, word) : word];
+  const words = broken(app.rows.value("status", row));
+  return [h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[standing]), " ",
+    short && standing === "good" ? h("span", { class: "hidden" }, ...words) : h("span", {}, ...words)];
+}
+
+/** A status that may go on in a second line where it is joined: many targets are to fit beside each other. */
+function broken(status) {
+  return status.split("_").flatMap((part, i) => (i ? ["_", h("wbr"), part] : [part]));
 }
