@@ -7,6 +7,7 @@ venv=${1:?usage: test.sh VENV [options]}
 lint=0 tests=0
 scripts/lint.sh "$venv" || lint=1
 scripts/chromium.sh
+scripts/slurm.sh
 # Two files at a time: many tests start runs that use every core themselves.
 "$venv/bin/python" -m pytest -n 2 --dist loadfile "${@:2}" || tests=$?
 ((lint == 0)) || echo "style, types or import rules failed: see above the tests" >&2
