@@ -42,11 +42,7 @@ def lines(run: FleetRun, states: Sequence[JobState]) -> Iterator[Line]:
 
 def _ended(state: JobState, attempt: Attempt) -> Line:
     records = f"{attempt.records}/{attempt.cells}" if attempt.cells is not None else str(attempt.records)
-    told = (
-        str(attempt.cause)
-        if state.failed or not state.place.optional or attempt.cause.good
-        else f"{attempt.cause}, optional"
-    )
+    told = f"{attempt.cause}, optional" if state.tolerates(attempt) else str(attempt.cause)
     return Line(state.job.name, state.job.target, attempt.number, told, records, attempt.why)
 
 
