@@ -8,6 +8,7 @@ lint=0 tests=0
 scripts/lint.sh "$venv" || lint=1
 scripts/chromium.sh
 scripts/actionlint.sh "$venv"
+scripts/slurm.sh
 # Two files at a time: many tests start runs that use every core themselves.
 "$venv/bin/python" -m pytest -n 2 --dist loadfile "${@:2}" || tests=$?
 ((lint == 0)) || echo "style, types or import rules failed: see above the tests" >&2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -170,6 +171,7 @@ def _conclude(run: FleetRun, fleet: Fleet, output: Path | None, layout: str) -> 
     """Merge, show, and give the exit code."""
     states = job_states(run, fleet)
     dataset = merge([run.reports]) if any(run.reports.rglob("*.jsonl")) else None
+    gc.freeze()  # the records stay to the end: no search for garbage among them
     if dataset is None:
         click.echo("no report came back, so there is no table")
     else:

@@ -39,9 +39,11 @@ class JobState:
     @property
     def failed(self) -> bool:
         """Whether it is missed: not done, and not absent where that is no failure."""
-        if self.last is None:
-            return True
-        return not (self.last.cause.good or (self.place.optional and self.last.cause in _ABSENT))
+        return self.last is None or not (self.last.cause.good or self.tolerates(self.last))
+
+    def tolerates(self, attempt: Attempt) -> bool:
+        """Whether an attempt failed only since the place is away, which was declared to be no failure."""
+        return self.place.optional and attempt.cause in _ABSENT
 
 
 def job_states(run: FleetRun, fleet: Fleet) -> tuple[JobState, ...]:

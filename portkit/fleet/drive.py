@@ -154,17 +154,27 @@ class Driver:
         return attempt
 
     def _wait_for(self, folder: Path, name: str) -> None:
-        """Until Slurm says that a job has ended: a controller that was away for a moment makes it seem so."""
+        """Until Slurm says that a job has ended: a controller that was away for a moment makes it seem so.
+
+        One that still waits when its time in the queue is over, or that waits for a node that is gone, is ended.
+        """
         if not (folder / "number").exists():
             return
         number = (folder / "number").read_text()
-        end = time.monotonic() + outer_seconds(self._fleet) + self._fleet.seconds.pending
-        waited = False
-        while scheduler.is_active(scheduler.ask(number)) and time.monotonic() < end:
-            if not waited:
-                self._say(f"{name}: Slurm's job {number} has not ended; waits for it")
-            waited = True
+        begin = time.monotonic()
+        while scheduler.is_active(said := scheduler.ask(number)):
+            waited = time.monotonic() - begin
+            if scheduler.is_blocked(said) or waited > self._longest(said):
+                (folder / "scheduler.json").write_text(json.dumps(said))
+                scheduler.cancel(number)
+            elif waited < _POLL_SECONDS:
+                self._say(f"{name}: Slurm's job {number} has not ended, waits for it: {scheduler.text(said)}")
             time.sleep(_POLL_SECONDS)
+
+    def _longest(self, said: scheduler.Said) -> float:
+        """Seconds that a job may still wait, or run."""
+        waits = scheduler.state(said) == "PENDING"
+        return self._fleet.seconds.pending if waits else outer_seconds(self._fleet)
 
     def _fetch_rest(self, host: Host, nonce: str, folder: Path) -> None:
         """What a host still has of a job whose connection was lost; then its folder there is removed."""

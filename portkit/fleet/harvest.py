@@ -137,7 +137,7 @@ def _never_began(found: Found) -> tuple[Cause, str]:
     words = "; ".join(text for text in (found.failure, said) if text)
     if _ABSENT.search(found.failure):
         return Cause.ABSENT, words
-    if _WAITED.search(found.failure):
+    if _WAITED.search(found.failure) or scheduler.state(found.said) == "CANCELLED":
         return Cause.NOT_STARTED, words
     if found.by_ssh and not found.overdue:
         return Cause.UNREACHABLE, words or "the host did not answer"
@@ -157,7 +157,7 @@ def _cut_short(found: Found) -> tuple[Cause, str]:
 
 
 def _by_state(found: Found, words: str) -> tuple[Cause, str]:
-    state = found.said.get("state", "").split(" ")[0]
+    state = scheduler.state(found.said)
     if scheduler.is_active(found.said):
         return Cause.RUNNING, words
     if state in scheduler.LOST or _node_is_gone(found.said):

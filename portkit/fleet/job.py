@@ -9,7 +9,7 @@ from typing import Final
 
 from portkit.fleet.runs import FleetJob
 from portkit.fleet.site import Fleet, Host, Local, Partition
-from portkit.model import SCHEMA_VERSION
+from portkit.model import INTERPRETER, SCHEMA_VERSION
 
 SCRIPT: Final = Path(__file__).parent / "job.sh"
 OUTCOME: Final = "outcome"
@@ -73,7 +73,8 @@ def _expected(fleet: Fleet, place: Partition | Host | Local, devices: Sequence[i
 
 def _arguments(fleet: Fleet, place: Partition | Host | Local, devices: Sequence[int], nonce: str) -> Iterator[str]:
     yield from ("--benchmark", "-p", "no:cacheprovider", "--portkit-matrix", fleet.matrix)
-    yield from ("--portkit-target", place.target, "--portkit-report", REPORTS, "--portkit-nonce", nonce)
+    targets = place.target if place.count else f"{place.target},{INTERPRETER}"
+    yield from ("--portkit-target", targets, "--portkit-report", REPORTS, "--portkit-nonce", nonce)
     yield from ("--portkit-cell-seconds", str(fleet.seconds.cell))
     if fleet.tier:
         yield from ("--portkit-tier", fleet.tier)

@@ -54,9 +54,19 @@ def text(said: Said) -> str:
     return f"Slurm: {said.get('state', 'no state')}{reason}{on}{code}{node}{why}"
 
 
+def state(said: Said) -> str:
+    """The state's name, without what follows it, as in ``CANCELLED by 0``."""
+    return said.get("state", "").partition(" ")[0]
+
+
 def is_active(said: Said) -> bool:
     """Whether the job still waits or runs."""
-    return said.get("state", "").split(" ")[0] in ACTIVE
+    return state(said) in ACTIVE
+
+
+def is_blocked(said: Said) -> bool:
+    """Whether the job waits for a node that is gone, so that it would wait until somebody mends that."""
+    return state(said) == "PENDING" and said.get("reason", "").startswith("ReqNodeNotAvail")
 
 
 def _from_scontrol(job_id: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from portkit.fleet import scheduler
 from portkit.fleet.conclude import JobState
 from portkit.fleet.job import OUTCOME, REPORTS
 from portkit.fleet.outcome import read_outcome
-from portkit.fleet.runs import FleetRun
+from portkit.fleet.runs import Attempt, FleetRun
 from portkit.fleet.site import Partition
 
 COLUMNS: Final = ("job", "target", "attempt", "state", "records", "why")
@@ -31,19 +31,19 @@ class Line:
 
 
 def lines(run: FleetRun, states: Sequence[JobState]) -> Iterator[Line]:
-    """Each job: its newest attempt, be it over or under way."""
+    """Each job: every attempt, the last be it over or under way."""
     for state in states:
-        number = _under_way(run, state)
-        yield _live(run, state, number) if number else _ended(state)
+        yield from (_ended(state, attempt) for attempt in state.attempts)
+        if number := _under_way(run, state):
+            yield _live(run, state, number)
+        elif not state.attempts:
+            yield Line(state.job.name, state.job.target, 0, "not begun", "0", "")
 
 
-def _ended(state: JobState) -> Line:
-    last = state.last
-    if last is None:
-        return Line(state.job.name, state.job.target, 0, "not begun", "0", "")
-    records = f"{last.records}/{last.cells}" if last.cells is not None else str(last.records)
-    told = str(last.cause) if state.failed or last.cause.good else f"{last.cause}, optional"
-    return Line(state.job.name, state.job.target, last.number, told, records, last.why)
+def _ended(state: JobState, attempt: Attempt) -> Line:
+    records = f"{attempt.records}/{attempt.cells}" if attempt.cells is not None else str(attempt.records)
+    told = f"{attempt.cause}, optional" if state.tolerates(attempt) else str(attempt.cause)
+    return Line(state.job.name, state.job.target, attempt.number, told, records, attempt.why)
 
 
 def _under_way(run: FleetRun, state: JobState) -> int | None:

@@ -45,7 +45,7 @@ def benchmark():
     if leave := variable("LEAVE", ""):
         Path(leave).write_text(str(subprocess.Popen(["setsid", "sleep", "300"]).pid))
     cells, stop = int(variable("CELLS", "3")), int(variable("STOP_AFTER", "0"))
-    target = option("--portkit-target")
+    target = option("--portkit-target").partition(",")[0]
     run = header(
         run_id=new_run_id(),
         started=utc_now(),
