@@ -22,7 +22,7 @@ def test_fragments_of_factors(kind, depth):
     left = rng.integers(0, 1 << 32, (16 * depth // per // 32, 3, 32), dtype=np.uint64).astype(np.uint32)
     right = left[: left.shape[0] // 2]
     rows, columns = fragments.rows_of_left(left, form, 16), fragments.columns_of_right(right, form)
-    assert rows.shape == (3, 16, depth) and columns.shape == (3, 8, depth)
+    assert (rows.shape, columns.shape) == ((3, 16, depth), (3, 8, depth))
     for register in range(left.shape[0]):
         for part in range(per):
             code = left[register] >> np.uint32(part * form.bits) & np.uint32((1 << form.bits) - 1)
@@ -59,7 +59,8 @@ def test_swizzles_move_units_within_rows(width, rows):
     at = np.arange(0, 1024, 16)
     moved = swizzled(at, width)
     assert sorted(moved) == list(at)
-    assert np.array_equal(moved // width, at // width) and np.array_equal(moved[: width // 16], at[: width // 16])
+    assert np.array_equal(moved // width, at // width)
+    assert np.array_equal(moved[: width // 16], at[: width // 16])
     row = at // 128 % (width // 16)
     assert np.array_equal(moved // 16 % (width // 16), at // 16 % (width // 16) ^ row)
     assert len(set(row)) == rows
@@ -111,10 +112,11 @@ def test_four_bit_elements_in_units_of_sixteen_bytes():
 def test_tensor_maps_are_encoded_and_decoded():
     tensor = TensorMap(4096, Element.BF16, (100, 20, 3), (256, 5120), (64, 8, 1), 3, 1, 0, (1, 1, 1))
     raw = tensor.encode()
-    assert len(raw) == 128 and TensorMap.decode(raw) == tensor
+    assert len(raw) == 128
+    assert TensorMap.decode(raw) == tensor
     assert TensorMap.decode(tensor.encode(address=64)).address == 64
     assert tensor.box_bytes == 64 * 8 * 2
     assert [DRIVER_ELEMENTS[n] for n in (6, 7, 9)] == [Element.F16, Element.F32, Element.BF16]
-    assert Element.TF32_FTZ.bytes == 4 and Element.S64.bytes == 8
+    assert (Element.TF32_FTZ.bytes, Element.S64.bytes) == (4, 8)
     with pytest.raises(ValueError, match="dimensions"):
         TensorMap.decode(bytes(8) + b"\x07" + bytes(119))
