@@ -154,7 +154,10 @@ def test_tf32():
 
 def test_codes_of_4_bits_and_scales():
     rows = np.float32([[0.25, -0.75], [6.0, 7.0], [-0.2, 1.25], [2.5, 5.0]] * 8).view(np.uint32)
-    body = "cvt.rn.satfinite.e2m1x2.f32 %h8, %a0, %a1;\ncvt.u32.u16 %o0, %h8;\ncvt.rz.ue8m0x2.f32 %h9, %a0, %a1;\ncvt.u32.u16 %o1, %h9;"
+    body = """cvt.rn.satfinite.e2m1x2.f32 %h8, %a0, %a1;
+    cvt.u32.u16 %o0, %h8;
+    cvt.rz.ue8m0x2.f32 %h9, %a0, %a1;
+    cvt.u32.u16 %o1, %h9;"""
     got = results_of(body, rows, target="sm_100a")
     assert (got[:4, 0] & 0xFF).tolist() == [0x0A, 0x77, 0x82, 0x46]
     assert got[:4, 1].tolist() == [125 << 8 | 126, 129 << 8 | 129, 124 << 8 | 127, 128 << 8 | 129]

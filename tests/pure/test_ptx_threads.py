@@ -1,4 +1,4 @@
-"""What PTX threads do beside arithmetic: lanes, barriers, branches, memory, atomics, calls, and what is found in them."""
+"""What PTX threads do beside arithmetic: lanes, barriers, branches, memory, atomics, calls, and what is found there."""
 
 import numpy as np
 import pytest
@@ -314,3 +314,83 @@ def test_results_do_not_depend_on_the_order_of_warps():
     wanted = results_of(body, given, threads=128)
     for order in Order:
         assert (results_of(body, given, threads=128, options=Options(order=order, seed=3)) == wanted).all()
+
+
+def test_what_changes_nothing():
+    """Hints and fences, of memory that has no caches."""
+    body = """membar.gl;
+    fence.acq_rel.gpu;
+    prefetch.global.L2 [%rd2];
+    prefetchu.L1 [%rd2];
+    applypriority.global.L2::evict_normal [%rd2], 128;
+    discard.global.L2 [%rd2], 128;
+    nanosleep.u32 20;
+    pmevent 3;
+    griddepcontrol.wait;
+    createpolicy.fractional.L2::evict_last.b64 %l5, 1.0;
+    ld.global.L2::cache_hint.b32 %o0, [%rd2], %l5;
+    ldu.global.b32 %o1, [%rd2+4];
+    bar.warp.sync -1;"""
+    assert (results_of(body, rows())[:, :2] == rows()).all()
+
+
+def test_where_addresses_lie():
+    body = """mov.b64 %l3, tile;
+    cvta.shared.u64 %l4, %l3;
+    isspacep.shared %p0, %l4;
+    isspacep.global %p1, %l4;
+    isspacep.global %p2, %rd2;
+    selp.b32 %o0, 1, 0, %p0;
+    selp.b32 %o1, 1, 0, %p1;
+    selp.b32 %o2, 1, 0, %p2;
+    mapa.shared::cluster.u64 %l5, %l3, 0;
+    st.shared::cluster.b32 [%l5], 77;
+    ld.b32 %o3, [%l4];"""
+    assert (results_of(body, rows(), module=SHARED) == [1, 0, 1, 77]).all()
+
+
+@pytest.mark.parametrize("end", ["exit", "ret"])
+def test_threads_that_end_early(end):
+    body = f"setp.ge.u32 %p0, %a0, 16;\n@%p0 {end};\nvote.sync.ballot.b32 %o0, %p0, 0xffff;\nmov.b32 %o1, 5;"
+    got = results_of(body, rows(64), threads=64)
+    assert (got[:16, :2] == [0, 5]).all()
+    assert not got[16:].any()
+
+
+def test_a_breakpoint_ends_the_kernel():
+    done, _ = execute("brkpt;", rows())
+    assert done.outcome.status == "device_fault"
+
+
+@pytest.mark.parametrize("name", ["bar.cta.sync", "barrier.sync", "barrier.cta.sync"])
+def test_names_of_the_block_s_barrier(name):
+    got = results_of(EXCHANGE.format(barrier=f"{name} 2;"), rows(64), threads=64, module=SHARED)
+    assert (got[:, 0] == np.roll(rows(64)[:, 1], 32)).all()
+
+
+@pytest.mark.parametrize("name", ["bar.cta.red", "barrier.red", "barrier.cta.red"])
+@pytest.mark.parametrize(("operation", "wanted"), [("and", 0), ("or", 1)])
+def test_predicates_of_the_whole_block(name, operation, wanted):
+    body = f"setp.eq.u32 %p0, %a0, 50;\n{name}.{operation}.pred %p1, 0, %p0;\nselp.b32 %o0, 1, 0, %p1;"
+    assert (results_of(body, rows(64), threads=64)[:, 0] == wanted).all()
+
+
+@pytest.mark.parametrize("name", ["bar.cta.arrive", "barrier.arrive", "barrier.cta.arrive"])
+def test_names_of_arrivals(name):
+    body = f"setp.lt.u32 %p0, %a0, 32;\n@%p0 {name} 1, 64;\n@!%p0 bar.sync 1, 64;\nmov.b32 %o0, 3;"
+    assert (results_of(body, rows(64), threads=64)[:, 0] == 3).all()
+
+
+def test_packed_integers():
+    given = rows()
+    given[:4] = [[300, 5], [0xFFFF_FF00, 127], [0x8000_0000, 0x7FFF_FFFF], [1, 0xFFFF_FFFF]]
+    got = results_of("cvt.pack.sat.s8.s32.b32 %o0, %a0, %a1, %r0;\ncvt.pack.sat.u16.s32 %o1, %a0, %a1;", given)
+    assert got[:4, 0].tolist() == [0x7F05, 0x1_807F, 0x2_807F, 0x3_01FF]
+    assert got[:4, 1].tolist() == [300 << 16 | 5, 127, 0xFFFF, 1 << 16]
+
+
+def test_dot_products_of_shorts_and_bytes():
+    given = rows()
+    given[0] = [0x0002_FFFF, 0x0403_0201]
+    got = results_of("dp2a.lo.s32.u32 %o0, %a0, %a1, 10;\ndp2a.hi.u32.u32 %o1, %a0, %a1, 0;", given)
+    assert got[0, :2].tolist() == [-1 * 1 + 2 * 2 + 10, 0xFFFF * 3 + 2 * 4]
