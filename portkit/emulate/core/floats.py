@@ -59,14 +59,16 @@ def fma32_unrounded(a: Array, b: Array, c: Array) -> Array:
 
 def fma64(a: Array, b: Array, c: Array) -> Array:
     """a·b + c in float64, rounded once (Boldo and Melquiond's algorithm; exactly where that leaves the range)."""
-    a, b, c = np.broadcast_arrays(np.asarray(a, np.float64), b, c)
+    a, b, c = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (a, b, c)))
     with np.errstate(over="ignore", invalid="ignore"):
         plain = np.asarray(a * b + c)
         result = _fma64_in_range(a, b, c)
     sizes = np.abs(np.stack([a, b, a * b, c]))
     safe = ((sizes == 0) | ((sizes > 2.0**-400) & (sizes < 2.0**400))).all(axis=0)
     result = np.where(safe & (result != 0), result, plain)
-    for place in np.argwhere(~safe & np.isfinite(plain)):
+    finite = np.isfinite(a) & np.isfinite(b)
+    result = np.where(finite & np.isinf(c), c, result)
+    for place in np.argwhere(~safe & finite & np.isfinite(c)):
         index = tuple(place)
         result[index] = _exact_fma(float(a[index]), float(b[index]), float(c[index]))
     return result

@@ -2,8 +2,9 @@
 
 The form is that of Oberman and Siu, "A High-Performance Area-Efficient Multifunction Interpolator" (2005): the upper
 bits of the argument's fraction name a segment, the rest goes into a quadratic, and the sum is cut off. NVIDIA
-publishes no coefficients; ``scripts/fit_interpolation.py`` found these from results of an H200. They give its bits but for one
-result in some dozens, which is one unit in the last place off (a square that the unit cuts off is not modelled).
+publishes no coefficients; ``scripts/fit_interpolation.py`` found these from results of an H200. They
+give its bits but for one result in some dozens, which is one unit in the last place off (a square that the unit cuts
+off is not modelled).
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class MemoryBarriers:
         self.known[place] = Barrier(count, count)
 
     def forget(self, site: Site, place: int, thread: int) -> None:
-        """mbarrier.inval. Arrivals that nobody waits for come before it; bytes may come at any time.
+        """mbarrier.inval. Arrivals that nobody waited for come nowhere.
 
         Raises:
             Fault: bytes are still to come.
@@ -85,8 +85,6 @@ class MemoryBarriers:
         if any(each.brings for each in barrier.owed):
             message = "an mbarrier is invalidated while a copy is to arrive at it"
             raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
-        while barrier.owed:
-            barrier.owed.pop(0).run()
         del self.known[place]
 
     def arrive(self, site: Site, place: int, thread: int, count: int = 1, expect: int | None = None) -> None:

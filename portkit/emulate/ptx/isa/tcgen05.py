@@ -670,7 +670,8 @@ def _owe(machine: Machine, barriers: MemoryBarriers, site: Site, place: int, thr
     def arrive() -> None:
         if delivery in barrier.owed:
             barrier.owed.remove(delivery)
-        barriers.arrive(site, place, thread, expect=0)
+        if barriers.known.get(place) is barrier:
+            barriers.arrive(site, place, thread, expect=0)
 
     delivery = Delivery(machine.unit(TensorMemory).commit(thread, arrive), brings=False)
     barriers.owe(barrier, delivery)

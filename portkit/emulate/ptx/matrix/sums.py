@@ -85,7 +85,8 @@ def _group(a: Terms, b: Terms, addend: Array, model: Model) -> Array:
     for start in range(0, batch, step):
         part = slice(start, start + step)
         left, right = Terms(a.values[part], a.exponents[part]), Terms(b.values[part], b.exponents[part])
-        result[part] = _rounded(*_aligned(left, right, addend[part], model), model)
+        with np.errstate(invalid="ignore", over="ignore"):  # of what is not finite, and judged below
+            result[part] = _rounded(*_aligned(left, right, addend[part], model), model)
     special = ~np.isfinite(addend)
     special |= ~np.isfinite(a.values).all(axis=-1)[:, :, None] | ~np.isfinite(b.values).all(axis=-1)[:, None, :]
     if special.any():

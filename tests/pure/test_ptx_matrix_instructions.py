@@ -1,0 +1,428 @@
+"""Matrix instructions of PTX and asynchronous copies, each in a kernel of a few lines, against values of one's own."""
+
+import numpy as np
+import pytest
+from ptx_text import empty, finds, launch, load, passes, store, text, words
+
+from portkit.emulate.ptx.matrix.formats import FORMATS
+from portkit.emulate.ptx.tensormap import Element, TensorMap
+
+
+def random_words(*shape, seed=0):
+    return np.random.default_rng(seed).integers(0, 1 << 32, shape, dtype=np.uint64).astype(np.uint32)
+
+
+def halves(*shape, seed=0):
+    """Small whole numbers as float16, two a word."""
+    values = np.random.default_rng(seed).integers(-4, 5, (*shape[:-1], shape[-1] * 2)).astype(np.float16)
+    return values.view(np.uint32)
+
+
+# -- mma.sync
+
+LANE = np.arange(32)
+GROUP, PLACE = LANE >> 2, LANE & 3
+
+
+def mma(op, a, b, c, *, target="sm_80"):
+    """One warp's product; operands are ``[32, registers]``."""
+    counts = [each.shape[1] for each in (a, b, c)]
+    lines = load(0, 0, counts[0]) + load(1, 10, counts[1]) + load(2, 20, counts[2])
+    lines += f"{op} {words(30, counts[2])}, {words(0, counts[0])}, {words(10, counts[1])}, {words(20, counts[2])};\n"
+    result = empty(32, counts[2])
+    passes(text(lines + store(3, 30, counts[2]), target=target), a, b, c, result)
+    return result
+
+
+def placed(registers, per, rows):
+    """Matrix ``[rows, depth]`` of elements ``[32, registers, per]`` of A or (rows = 8) B, element by element."""
+    count, halves_ = registers.shape[1], rows // 8
+    matrix = np.zeros((rows, 4 * per * count // halves_), registers.dtype)
+    for register in range(count):
+        for part in range(per):
+            row, at = GROUP + 8 * (register % halves_), 4 * per * (register // halves_) + per * PLACE + part
+            matrix[row, at] = registers[:, register, part]
+    return matrix
+
+
+def results(matrix):
+    """D ``[16, 8]`` as registers ``[32, 4]``."""
+    return np.stack([matrix[GROUP + 8 * (n >> 1), 2 * PLACE + (n & 1)] for n in range(4)], axis=1)
+
+
+def test_mma_of_float16():
+    a, b = halves(32, 4), halves(32, 2, seed=1)
+    c = np.random.default_rng(2).integers(-99, 99, (32, 4)).astype(np.float32)
+    found = mma("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", a, b, c.view(np.uint32)).view(np.float32)
+    x = placed(a.view(np.float16).reshape(32, 4, 2).astype(float), 2, 16)
+    y = placed(b.view(np.float16).reshape(32, 2, 2).astype(float), 2, 8)
+    assert np.array_equal(found, results(x @ y.T).astype(np.float32) + c)
+
+
+def test_mma_into_float16():
+    a, b, c = halves(32, 4), halves(32, 2, seed=1), halves(32, 2, seed=3)
+    found = mma("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", a, b, c)
+    x = placed(a.view(np.float16).reshape(32, 4, 2).astype(float), 2, 16)
+    y = placed(b.view(np.float16).reshape(32, 2, 2).astype(float), 2, 8)
+    expected = results(x @ y.T).astype(np.float16) + c.view(np.float16).reshape(32, 4)
+    assert np.array_equal(found.view(np.float16).reshape(32, 4), expected)
+
+
+@pytest.mark.parametrize(("left", "right"), [("s8", "s8"), ("u8", "s8")])
+def test_mma_of_integers(left, right):
+    a, b, c = random_words(32, 4), random_words(32, 2, seed=1), random_words(32, 4, seed=2)
+    kinds = {"s8": np.int8, "u8": np.uint8}
+    x = placed(a.view(kinds[left]).reshape(32, 4, 4).astype(np.int64), 4, 16)
+    y = placed(b.view(kinds[right]).reshape(32, 2, 4).astype(np.int64), 4, 8)
+    exact = results(x @ y.T) + c.view(np.int32)
+    op = "mma.sync.aligned.m16n8k32.row.col{}.s32.{}.{}.s32"
+    saturated = mma(op.format(".satfinite", left, right), a, b, c).view(np.int32)
+    assert np.array_equal(saturated, np.clip(exact, -(2**31), 2**31 - 1))
+    wrapped = mma(op.format("", left, right), a, b, c).view(np.int32)
+    assert np.array_equal(wrapped, exact.astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "counts"),
+    [
+        ("bf16", "m16n8k8", (2, 1)),
+        ("tf32", "m16n8k8", (4, 2)),
+        ("tf32", "m16n8k4", (2, 1)),
+        ("e5m2", "m16n8k32", (4, 2)),
+    ],
+)
+def test_mma_of_other_floats(kind, shape, counts):
+    a, b = random_words(32, counts[0]), random_words(32, counts[1], seed=5)
+    form = FORMATS[kind]
+    keep = {"bf16": 0x3F803F80, "tf32": 0x3F800000, "e5m2": 0x3C3C3C3C}[kind]  # exponents of 1, mantissas as they come
+    sign = {"bf16": 0x807F807F, "tf32": 0x807FE000, "e5m2": 0x83838383}[kind]
+    a, b = (each & np.uint32(sign) | np.uint32(keep) for each in (a, b))
+    target = "sm_89" if kind == "e5m2" else "sm_80"
+    found = mma(f"mma.sync.aligned.{shape}.row.col.f32.{kind}.{kind}.f32", a, b, empty(32, 4), target=target)
+    x, y = (form.values(form.codes(each.reshape(32, -1, 1))).astype(float) for each in (a, b))
+    expected = results(placed(x, form.per_word, 16) @ placed(y, form.per_word, 8).T)
+    assert np.allclose(found.view(np.float32), expected, atol=2e-2 if kind == "e5m2" else 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("op", "target", "cause"),
+    [
+        ("mma.sync.aligned.m16n8k99.row.col.f32.f16.f16.f32", "sm_80", "shape"),
+        ("mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32", "sm_80", "none of .col"),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.mystery", "sm_80", "mystery"),
+        ("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_80", "not known"),
+    ],
+)
+def test_unknown_forms_of_mma_are_refused(op, target, cause):
+    lines = f"{op} {words(30, 4)}, {words(0, 4)}, {words(10, 2)}, {words(20, 4)};"
+    done = launch(text(lines, target=target), empty(4))
+    assert done.outcome.status == "unsupported"
+    assert cause in done.outcome.message
+
+
+# -- ldmatrix and stmatrix
+
+TO_SHARED = "mov.u32 %r60, tile; shl.b32 %r61, %r90, 4; add.u32 %r62, %r60, %r61;\n"
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_matrices_are_loaded_and_stored(transposed):
+    rows = random_words(32, 4)
+    name = ".trans" if transposed else ""
+    lines = TO_SHARED + load(0, 0, 4) + f"st.shared.v4.b32 [%r62], {words(0, 4)};\nbar.warp.sync -1;\n"
+    lines += f"ldmatrix.sync.aligned.m8n8.x4{name}.shared.b16 {words(10, 4)}, [%r62];\n" + store(1, 10, 4)
+    lines += f"stmatrix.sync.aligned.m8n8.x4{name}.shared.b16 [%r62+512], {words(10, 4)};\nbar.warp.sync -1;\n"
+    lines += f"ld.shared.v4.b32 {words(20, 4)}, [%r62+512];\n" + store(2, 20, 4)
+    found, back = empty(32, 4), empty(32, 4)
+    passes(text(lines, shared=1024, target="sm_90a"), rows, found, back)
+    matrices = rows.view(np.uint16).reshape(4, 8, 8)
+    matrices = matrices.swapaxes(1, 2) if transposed else matrices
+    for matrix in range(4):
+        pairs = found[:, matrix].reshape(32, 1).view(np.uint16)
+        assert np.array_equal(pairs[:, 0], matrices[matrix, GROUP, 2 * PLACE])
+        assert np.array_equal(pairs[:, 1], matrices[matrix, GROUP, 2 * PLACE + 1])
+    assert np.array_equal(back, rows)
+
+
+# -- cp.async
+
+COPY = TO_SHARED + "mul.wide.u32 %rd30, %r90, 16; add.u64 %rd31, %rd0, %rd30;\n"
+READ = f"ld.shared.v4.b32 {words(0, 4)}, [%r62];\n" + store(1, 0, 4)
+
+
+def test_copies_arrive_at_their_wait():
+    source, found = random_words(32, 4), empty(32, 4)
+    lines = COPY + "cp.async.cg.shared.global [%r62], [%rd31], 16;\ncp.async.commit_group;\ncp.async.wait_group 0;\n"
+    passes(text(lines + READ, target="sm_80", shared=512), source, found)
+    assert np.array_equal(found, source)
+
+
+def test_copies_fill_with_zeros():
+    source, found = random_words(32, 4), empty(32, 4)
+    lines = COPY + "and.b32 %r70, %r90, 1; mul.lo.u32 %r70, %r70, 6;\n"
+    lines += "cp.async.ca.shared.global [%r62], [%rd31], 16, %r70;\ncp.async.wait_all;\n"
+    passes(text(lines + READ, target="sm_80", shared=512), source, found)
+    octets = found.view(np.uint8).reshape(32, 16)
+    assert not octets[::2].any()
+    assert np.array_equal(octets[1::2, :6], source.view(np.uint8).reshape(32, 16)[1::2, :6])
+    assert not octets[1::2, 6:].any()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "cp.async.commit_group;\n",  # no wait
+        "cp.async.wait_group 0;\n",  # no commit
+        "cp.async.commit_group;\ncp.async.commit_group;\ncp.async.wait_group 2;\n",  # too short a wait
+    ],
+)
+def test_a_copy_that_is_not_waited_for_is_found(lines):
+    kernel = COPY + "cp.async.cg.shared.global [%r62], [%rd31], 16;\n" + lines + READ
+    finds(text(kernel, target="sm_80", shared=512), "nothing waits for it", random_words(32, 4), empty(32, 4))
+
+
+# -- mbarrier and bulk copies
+
+BARRIER = (
+    "mov.u32 %r60, tile; add.u32 %r63, %r60, 4096; setp.eq.u32 %p0, %r90, 0;\n"
+    "@%p0 mbarrier.init.shared::cta.b64 [%r63], 1;\nbar.sync 0;\n"
+)
+WAIT = "$L: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r63], 0;\n@!%p1 bra $L;\n"
+LOOK = "shl.b32 %r61, %r90, 2; add.u32 %r62, %r60, %r61; ld.shared.b32 %r0, [%r62];\n" + store(1, 0, 1)
+BULK = "cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r60], [%rd0, {%r70, %r71}], [%r63];"
+
+
+def tensor_launch(lines, tensor, *buffers, threads=128):
+    """The map lies at ``%rd0``, and takes the address of the second buffer from the kernel itself."""
+    encoded = np.frombuffer(tensor.encode(), np.uint32).copy()
+    patch = "@%p0 st.global.b64 [%rd0], %rd2;\nbar.sync 0;\n"
+    kernel = text(BARRIER + patch + lines, threads=threads, shared=8192)
+    return kernel, (encoded, *buffers)
+
+
+def matrix_map(rows, columns, box, swizzle=0, fill=0, element=Element.U32):
+    return TensorMap(0, element, (columns, rows), (columns * element.bytes,), box, swizzle, fill)
+
+
+@pytest.mark.parametrize("swizzle", [0, 1, 3])
+def test_a_tensor_copy_brings_a_box(swizzle):
+    source, found = random_words(20, 32), empty(128)
+    box = (8, 16) if swizzle != 3 else (32, 4)
+    lines = "mov.u32 %r70, 0; mov.u32 %r71, 3;\n@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r63], 512;\n"
+    kernel, buffers = tensor_launch(
+        lines + f"@%p0 {BULK}\n" + WAIT + LOOK, matrix_map(20, 32, box, swizzle), found, source
+    )
+    passes(kernel, *buffers)
+    expected = source[3 : 3 + box[1], : box[0]].reshape(-1, 4)
+    at = np.arange(32) * 16
+    moved = at ^ (at >> 7 & (1 << swizzle) - 1) << 4
+    assert np.array_equal(found.reshape(-1, 4)[moved // 16], expected)
+
+
+@pytest.mark.parametrize("fill", [0, 1])
+def test_a_tensor_copy_fills_what_is_outside(fill):
+    source, found = random_words(20, 32), empty(128)
+    lines = "mov.u32 %r70, 28; mov.u32 %r71, -2;\n@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r63], 512;\n"
+    tensor = matrix_map(20, 32, (8, 16), 0, fill)
+    kernel, buffers = tensor_launch(lines + f"@%p0 {BULK}\n" + WAIT + LOOK, tensor, found, source)
+    passes(kernel, *buffers)
+    expected = np.full((16, 8), 0x7FFF_FFFF if fill else 0, np.uint32)
+    expected[2:, :4] = source[:14, 28:]
+    assert np.array_equal(found.reshape(16, 8), expected)
+
+
+def test_a_tensor_copy_that_is_not_waited_for_is_found():
+    lines = "mov.u32 %r70, 0; mov.u32 %r71, 0;\n@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r63], 512;\n"
+    kernel, buffers = tensor_launch(
+        lines + f"@%p0 {BULK}\n" + LOOK, matrix_map(20, 32, (8, 16)), empty(128), random_words(20, 32)
+    )
+    finds(kernel, "nothing waits for it", *buffers)
+
+
+def test_too_few_bytes_never_complete_a_phase():
+    lines = "mov.u32 %r70, 0; mov.u32 %r71, 0;\n@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r63], 1024;\n"
+    kernel, buffers = tensor_launch(
+        lines + f"@%p0 {BULK}\n" + WAIT, matrix_map(20, 32, (8, 16)), empty(128), random_words(20, 32)
+    )
+    finds(kernel, "deadlock", *buffers)
+
+
+OUT = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd0, {%r70, %r71}], [%r60];\n"
+FILL = "shl.b32 %r61, %r90, 2; add.u32 %r62, %r60, %r61;\n" + load(1, 0, 1) + "st.shared.b32 [%r62], %r0;\n"
+
+
+def store_kernel(
+    *, fence="fence.proxy.async.shared::cta;\n", wait="cp.async.bulk.wait_group.read 0;\n", barrier="bar.sync 0;\n"
+):
+    lines = "mov.u32 %r70, 28; mov.u32 %r71, 10;\n" + FILL + fence + barrier
+    return lines + f"@%p0 {OUT}cp.async.bulk.commit_group;\n" + wait
+
+
+def test_a_tensor_store_writes_what_is_inside():
+    values, target = random_words(128), empty(20, 32)
+    kernel, buffers = tensor_launch(store_kernel(), matrix_map(20, 32, (8, 16)), values, target)
+    passes(kernel, *buffers)
+    expected = empty(20, 32)
+    expected[10:20, 28:] = values.reshape(16, 8)[:10, :4]
+    assert np.array_equal(target, expected)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "part"),
+    [
+        ({"fence": ""}, "fence.proxy.async"),
+        ({"wait": ""}, "nothing waits for its group"),
+        ({"barrier": ""}, "no barrier"),
+    ],
+)
+def test_a_tensor_store_needs_its_fence_barrier_and_wait(left_out, part):
+    kernel, buffers = tensor_launch(
+        store_kernel(**left_out), matrix_map(20, 32, (8, 16)), random_words(128), empty(20, 32)
+    )
+    finds(kernel, part, *buffers)
+
+
+@pytest.mark.parametrize(("name", "function"), [("add", np.add), ("max", np.maximum), ("xor", np.bitwise_xor)])
+def test_a_tensor_reduction_combines(name, function):
+    values, target = random_words(128), random_words(16, 8, seed=9)
+    before = target.copy()
+    op = f"cp.reduce.async.bulk.tensor.2d.global.shared::cta.{name}.bulk_group"
+    lines = store_kernel().replace("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group", op)
+    lines = lines.replace("mov.u32 %r70, 28; mov.u32 %r71, 10", "mov.u32 %r70, 0; mov.u32 %r71, 0")
+    kernel, buffers = tensor_launch(lines, matrix_map(16, 8, (8, 16)), values, target)
+    passes(kernel, *buffers)
+    assert np.array_equal(target, function(before, values.reshape(16, 8)))
+
+
+def test_multicast_is_refused():
+    lines = "mov.u32 %r70, 0; mov.u32 %r71, 0; mov.u16 %h0, 3;\n"
+    op = BULK.replace("bytes [", "bytes.multicast::cluster [").replace("[%r63];", "[%r63], %h0;")
+    kernel, buffers = tensor_launch(lines + op, matrix_map(20, 32, (8, 16)), empty(128), random_words(20, 32))
+    done = launch(kernel, *buffers)
+    assert (done.outcome.status, "several blocks" in done.outcome.message) == ("unsupported", True)
+
+
+# -- wgmma
+
+
+FENCE, COMMIT = "wgmma.fence.sync.aligned;\n", "wgmma.commit_group.sync.aligned;\n"
+PROXY, ENDED = "fence.proxy.async.shared::cta;\n", "wgmma.wait_group.sync.aligned 0;\n"
+
+
+def product(*, fence=FENCE, commit=COMMIT, wait=ENDED, proxy=PROXY, more=""):
+    """m64n8k16 of float16: A in registers, B in shared memory in rows of 32 bytes."""
+    lines = load(0, 0, 4) + load(1, 10, 4) + "mov.u32 %r60, tile; shl.b32 %r61, %r90, 2; add.u32 %r62, %r60, %r61;\n"
+    lines += "setp.lt.u32 %p1, %r90, 64; mul.wide.u32 %rd30, %r90, 4; add.u64 %rd31, %rd2, %rd30;\n"
+    lines += "@%p1 ld.global.b32 %r40, [%rd31];\n@%p1 st.shared.b32 [%r62], %r40;\n" + proxy + "bar.sync 0;\n"
+    lines += f"shr.u32 %r64, %r60, 4; cvt.u64.u32 %rd32, %r64; or.b64 %rd32, %rd32, {8 << 16 | 16 << 32};\n" + fence
+    lines += f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {words(10, 4)}, {words(0, 4)}, %rd32, 1, 1, 1, 0;\n"
+    return text(lines + commit + more + wait + store(3, 10, 4), threads=128, shared=1024)
+
+
+def wgmma_operands():
+    a, b = halves(128, 4), halves(64, seed=1)
+    c = np.random.default_rng(2).integers(-9, 9, (128, 4)).astype(np.float32)
+    return a, c.view(np.uint32), b, empty(128, 4)
+
+
+def test_a_product_of_a_warpgroup():
+    a, c, b, found = wgmma_operands()
+    passes(product(), a, c, b, found)
+    y = b.view(np.float16).reshape(2, 8, 8).astype(float)  # core matrices of 8 columns of 8 halves
+    y = np.concatenate(y, axis=1)
+    for warp in range(4):
+        own = slice(32 * warp, 32 * warp + 32)
+        x = placed(a[own].view(np.float16).reshape(32, 4, 2).astype(float), 2, 16)
+        expected = results(x @ y.T).astype(np.float32) + c[own].view(np.float32)
+        assert np.array_equal(found[own].view(np.float32), expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"fence": ""}, "since the last wgmma.fence"),
+        ({"commit": ""}, "no wgmma.wait_group covers it"),
+        ({"wait": ""}, "no wgmma.wait_group covers it"),
+        ({"wait": "wgmma.wait_group.sync.aligned 1;\n"}, "no wgmma.wait_group covers it"),
+        ({"proxy": ""}, "fence.proxy.async"),
+        ({"more": "st.shared.b32 [%r60], %r40;\n"}, "may still read"),
+        ({"more": "mov.b32 %r10, 0;\n"}, "overwritten"),
+    ],
+)
+def test_a_product_needs_its_fences_commit_and_wait(change, part):
+    finds(product(**change), part, *wgmma_operands())
+
+
+def test_a_move_of_a_result_is_no_use_of_it():
+    passes(product(more="mov.b32 %r50, %r10;\n"), *wgmma_operands())
+    finds(product(more="mov.b32 %r50, %r10; add.u32 %r51, %r50, 1;\n"), "no wgmma.wait_group", *wgmma_operands())
+
+
+def test_other_architectures_have_no_wgmma():
+    done = launch(product().replace("sm_90a", "sm_100a"), *wgmma_operands())
+    assert (done.outcome.status, "has no wgmma" in done.outcome.message) == ("unsupported", True)
+
+
+# -- tensor memory
+
+
+STORED = "tcgen05.wait::st.sync.aligned;\n"
+
+
+def tensor_memory(*, stored=STORED, committed=True, waited=True, freed=True, fence=PROXY):
+    """m128n8k16 of float16 by a block of 128 threads: A and B in shared memory, D starts from registers."""
+    lines = BARRIER.replace("4096", "6144") + "setp.lt.u32 %p3, %r90, 32;\n"
+    lines += "@%p3 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r63+8], 32;\nbar.sync 0;\n"
+    lines += "ld.shared.b32 %r80, [%r63+8]; bar.sync 0;\nshr.u32 %r81, %r90, 5; shl.b32 %r81, %r81, 21;\n"
+    lines += "add.u32 %r82, %r80, %r81;\n"
+    lines += load(1, 10, 8) + f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r82], {words(10, 8)};\n" + stored
+    lines += load(0, 0, 8) + "shl.b32 %r61, %r90, 4; add.u32 %r62, %r60, %r61;\n"
+    lines += f"st.shared.v4.b32 [%r62], {words(0, 4)};\nst.shared.v4.b32 [%r62+2048], {words(4, 4)};\n"
+    lines += "setp.lt.u32 %p4, %r90, 16; mul.wide.u32 %rd30, %r90, 16; add.u64 %rd31, %rd2, %rd30;\n"
+    lines += f"@%p4 ld.global.v4.b32 {words(0, 4)}, [%rd31];\n@%p4 st.shared.v4.b32 [%r62+4096], {words(0, 4)};\n"
+    lines += fence + "bar.sync 0;\nshr.u32 %r64, %r60, 4; cvt.u64.u32 %rd32, %r64;\n"
+    lines += f"or.b64 %rd33, %rd32, {128 << 16 | 8 << 32 | 1 << 46}; add.u64 %rd34, %rd32, 256;\n"
+    lines += f"or.b64 %rd34, %rd34, {8 << 16 | 8 << 32 | 1 << 46};\n"
+    lines += f"setp.eq.u32 %p5, %r90, %r90; mov.b32 %r83, {1 << 4 | 1 << 17 | 8 << 24};\n"
+    lines += "@%p0 tcgen05.mma.cta_group::1.kind::f16 [%r80], %rd33, %rd34, %r83, %p5;\n"
+    if committed:
+        lines += "@%p0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r63];\n"
+    lines += WAIT if waited else ""
+    lines += f"tcgen05.ld.sync.aligned.32x32b.x8.b32 {words(20, 8)}, [%r82];\ntcgen05.wait::ld.sync.aligned;\n" + store(
+        3, 20, 8
+    )
+    if freed:
+        lines += "bar.sync 0;\n@%p3 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r80, 32;\n"
+    return text(lines, target="sm_100a", threads=128, shared=8192)
+
+
+def tensor_operands():
+    c = np.random.default_rng(3).integers(-9, 9, (128, 8)).astype(np.float32)
+    return halves(128, 8), c.view(np.uint32), halves(64, seed=1), empty(128, 8)
+
+
+def test_a_product_in_tensor_memory():
+    a, c, b, found = tensor_operands()
+    passes(tensor_memory(), a, c, b, found)
+    x = a.view(np.float16).reshape(128, 16).astype(float)
+    y = np.concatenate(b.view(np.float16).reshape(2, 8, 8).astype(float), axis=1)
+    assert np.array_equal(found.view(np.float32), (x @ y.T).astype(np.float32) + c.view(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"stored": ""}, "tcgen05.wait::st"),
+        ({"committed": False}, "deadlock"),
+        ({"waited": False}, "has yet to write"),
+        ({"freed": False}, "without giving back"),
+        ({"fence": ""}, "fence.proxy.async"),
+    ],
+)
+def test_tensor_memory_needs_its_waits(change, part):
+    finds(tensor_memory(**change), part, *tensor_operands())
+
+
+def test_pairs_of_blocks_are_refused():
+    done = launch(tensor_memory().replace("cta_group::1", "cta_group::2"), *tensor_operands())
+    assert (done.outcome.status, "cluster" in done.outcome.message) == ("unsupported", True)
