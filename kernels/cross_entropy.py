@@ -9,10 +9,11 @@ nor gradient. The gradient is written over the logits, so that a training step n
 both, and a row's second read and its write meet in cache.
 
 Three launches. The first counts n, the last sums the losses; both are one program and read
-4 to 8 B a row. In between, one program a row walks over it twice. The first walk keeps a
+4 to 8 B a row. In between, one program walks over a row twice. The first walk keeps a
 maximum and a sum for each group of ``GROUP`` neighbouring columns, which one thread holds,
 so it needs neither barriers nor a second ``exp`` an element. The second walk begins at the
-row's end, where the row is likeliest to be in cache, and writes the gradient.
+row's end, where the row is likeliest to be in cache, and writes the gradient. With ``resident``
+there are as many programs as the device has units, and each takes row after row.
 
 Work of one call, N = rows × vocabulary, s = bytes per element, w = 4 bytes of float32 (0
 for the conversion's own bytes where s = w):
@@ -27,15 +28,15 @@ for the conversion's own bytes where s = w):
     flops    max, subtract, exp, sum, sum of x, and subtract, exp, - a / V, × 1/n = 9 an
              element, exp counted as one.
 
-Measured on an H200, bfloat16, 4096 × 128256, with smoothing (torch 2.11, Triton 3.6; least bytes
-over time, as a share of the copy bandwidth of the same run): 69 %, Liger-Kernel 41 to 55 %. The goal
-of 95 % is missed, since most of the second read comes from memory: each walk alone is at memory's
-speed, 0.25 and 0.52 ms, and both together take 0.70 ms. Two rows a unit are 68 MB in all, more than
-L2 holds (50 MB, of which a line that both halves of the device read takes twice). Tried, each with
-several blocks, warps and policies of eviction: one row of 32 warps a unit, 34 MB in flight (71 %);
-programs that walk over rows (67 %); half of a row in registers (64 %); rows cut into parts that
-follow each other through L2, 8 to 26 MB in flight, with counters that say when a row is read
-(62 %: each part waits for its counters).
+Speed on an H200 beside the goal of 95 % of the copy bandwidth: the table of ``scripts/suite_goals.py`` in
+``reports/``. It is missed: each walk alone is at memory's speed, and part of the second read comes
+from memory, since 132 rows of 256 KB are 34 MB, and L2 holds 50 MB, of which a line that both halves of
+the device read takes twice. On the way, at 4096 × 128256 in bfloat16 with smoothing (shares of the copy
+bandwidth of the same run): two programs of 16 warps a unit 68 %, one of 32 warps that takes row after
+row 75 %; with fewer programs than units 70 % and less. Nothing is read twice where the parts of a row
+stay in registers, two logits each, of 16 programs that wait for one another's sums: 75 % as well,
+for then the two exponentials a logit and the waits stand between reads and writes. Parts that follow
+each other through L2: 72 %.
 
 Sources:
     1. Liger-Kernel, https://github.com/linkedin/Liger-Kernel, ``ops/cross_entropy.py``:
@@ -48,10 +49,14 @@ Sources:
        128256 Llama 3, 151936 Qwen2.5, 256000 Gemma.
 """
 
+import dataclasses
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from arguments import check_axes, check_beside, check_contiguous, check_shape, check_tensor, check_unit_stride
+from tiles import for_architecture, units
 from torch.nn import functional
 
 from portkit import KernelCase, Work
@@ -62,7 +67,22 @@ from portkit.model import DTYPE_BYTES
 IGNORE = -100
 SMOOTHING = 0.1  # of the case
 GROUP = 8  # neighbouring columns that one thread holds: 16 bytes in 16-bit dtypes
-ELEMENTS_PER_WARP = 512  # of a step; 16 a thread on 32 lanes, 8 on 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Walk:
+    """Tunables of the launch that reads and writes rows."""
+
+    num_warps: int = 16  # warps (wavefronts) of a program
+    per_warp: int = 512  # 16-bit logits of a step, 16 a thread on 32 lanes and 8 on 64; half as many of float32
+    stages: int = 1  # steps of a walk on their way from memory at once
+    resident: bool = False  # as many programs as there are units, each of which takes row after row
+    tuned: bool = False  # choose warps and stages by trial
+
+    def groups(self, logits: torch.Tensor) -> int:
+        """Groups of a step, of no more columns than a row has."""
+        step = self.per_warp * self.num_warps * 2 // logits.element_size()
+        return max(1, min(step, triton.next_power_of_2(logits.shape[1])) // GROUP)
 
 
 @triton.jit
@@ -84,74 +104,67 @@ def _added(x, largest, total):
 
 
 @triton.jit
-def _gradient(x, at, target, start, top, factor, even, hit, CHUNK: tl.constexpr):
-    gradient = tl.exp(x - top) * factor - even
-    if (target >= start) & (target < start + CHUNK):  # one step of a row's
-        gradient = tl.where(at == target - start, gradient - hit, gradient)
-    return gradient
+def _clear(x_ptr, columns, at, CHUNK: tl.constexpr):
+    zero = tl.zeros(at.shape, dtype=x_ptr.dtype.element_ty)
+    for start in range(0, columns, CHUNK):
+        tl.store(x_ptr + start + at, zero, mask=at < columns - start)
 
 
 @triton.jit
 def _cross_entropy(
-    x_ptr, target_ptr, valid_ptr, loss_ptr, stride, columns, ignore, smoothing,
+    x_ptr, target_ptr, valid_ptr, loss_ptr, stride, rows, columns, ignore, smoothing,
     SMOOTH: tl.constexpr, GROUPS: tl.constexpr, GROUP: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
     CHUNK: tl.constexpr = GROUPS * GROUP
-    x_ptr += row * stride
     at = tl.arange(0, GROUPS)[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    target = tl.load(target_ptr + row)
-    whole = columns // CHUNK * CHUNK  # steps up to there need no mask
-    within = at < columns - whole
-    if target == ignore:
-        tl.store(loss_ptr + row, 0.0)
-        zero = tl.zeros((GROUPS, GROUP), dtype=x_ptr.dtype.element_ty)
-        for start in range(0, whole, CHUNK):
-            tl.store(x_ptr + start + at, zero)
-        tl.store(x_ptr + whole + at, zero, mask=within)
-    else:
-        scale = 1.0 / tl.load(valid_ptr).to(tl.float32)
-        # A finite start: the difference of two infinities would be no number.
-        largest = tl.full((GROUPS,), -3.0e38, dtype=tl.float32)
-        total = tl.zeros((GROUPS,), dtype=tl.float32)
-        plain = tl.zeros((GROUPS,), dtype=tl.float32)
-        for start in tl.range(0, whole, CHUNK, num_stages=STAGES):
-            x = tl.load(x_ptr + start + at, eviction_policy="evict_last").to(tl.float32)
-            largest, total = _added(x, largest, total)
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=1):
+        x_row = x_ptr + tl.cast(row, tl.int64) * stride
+        target = tl.load(target_ptr + row)
+        if target == ignore:
+            tl.store(loss_ptr + row, 0.0)
+            _clear(x_row, columns, at, CHUNK)
+        else:
+            # A finite start: the difference of two infinities would be no number.
+            largest = tl.full((GROUPS,), -3.0e38, dtype=tl.float32)
+            total = tl.zeros((GROUPS,), dtype=tl.float32)
+            plain = tl.zeros((GROUPS,), dtype=tl.float32)
+            for start in tl.range(0, columns, CHUNK, num_stages=STAGES):
+                within = at < columns - start
+                x = tl.load(x_row + start + at, mask=within, other=-float("inf")).to(tl.float32)
+                largest, total = _added(x, largest, total)
+                if SMOOTH:
+                    plain += tl.sum(tl.where(within, x, 0.0), axis=1)
+            top = tl.max(largest, axis=0)
+            total_of_row = tl.sum(total * tl.exp(largest - top), axis=0)
+            # A target that is no column gives NaN, and nothing is read there.
+            column = tl.where((target >= 0) & (target < columns), target, -1).to(tl.int32)
+            own = tl.load(x_row + column, mask=column >= 0, other=float("nan")).to(tl.float32)
+            loss = top - own
+            scale = 1.0 / tl.load(valid_ptr).to(tl.float32)
+            even = 0.0
             if SMOOTH:
-                plain += tl.sum(x, axis=1)
-        rest = tl.load(x_ptr + whole + at, mask=within, other=-float("inf")).to(tl.float32)
-        largest, total = _added(rest, largest, total)
-        if SMOOTH:
-            plain += tl.sum(tl.where(within, rest, 0.0), axis=1)
-        top = tl.max(largest, axis=0)
-        total_of_row = tl.sum(total * tl.exp(largest - top), axis=0)
-        log_total = tl.log(total_of_row)  # apart from top: beside a large one it would be lost
-        # A target that is no column gives NaN, and nothing is read there.
-        own = tl.load(x_ptr + target, mask=(target >= 0) & (target < columns), other=float("nan")).to(tl.float32)
-        loss = top - own
-        share = 0.0
-        if SMOOTH:
-            share = smoothing / columns
-            loss = (1.0 - smoothing) * (top - own) + smoothing * (top - tl.sum(plain, axis=0) / columns)
-        loss += log_total
-        tl.store(loss_ptr + row, loss)
-        tl.debug_barrier()  # the target's logit is read before it is overwritten
-        hit = (1.0 - smoothing) * scale
-        even, factor = share * scale, scale / total_of_row
-        rest = _gradient(rest, at, target, whole, top, factor, even, hit, CHUNK)
-        tl.store(x_ptr + whole + at, rest.to(x_ptr.dtype.element_ty), mask=within)
-        for done in tl.range(CHUNK, whole + CHUNK, CHUNK, num_stages=STAGES):
-            start = whole - done
-            x = tl.load(x_ptr + start + at, eviction_policy="evict_first").to(tl.float32)
-            gradient = _gradient(x, at, target, start, top, factor, even, hit, CHUNK)
-            tl.store(x_ptr + start + at, gradient.to(x_ptr.dtype.element_ty), eviction_policy="evict_first")
+                loss = (1.0 - smoothing) * loss + smoothing * (top - tl.sum(plain, axis=0) / columns)
+                even = smoothing / columns * scale
+            # The logarithm comes last: beside a large maximum it would be lost.
+            tl.store(loss_ptr + row, loss + tl.log(total_of_row))
+            tl.debug_barrier()  # the target's logit is read before it is overwritten
+            hit, factor = (1.0 - smoothing) * scale, scale / total_of_row
+            last = (columns - 1) // CHUNK * CHUNK
+            for done in tl.range(0, columns, CHUNK, num_stages=STAGES):
+                start = last - done
+                within = at < columns - start
+                x = tl.load(x_row + start + at, mask=within, other=0.0).to(tl.float32)
+                gradient = tl.exp(x - top) * factor - even
+                if (column >= start) & (column < start + CHUNK):  # one step of a row's
+                    gradient = tl.where(at == column - start, gradient - hit, gradient)
+                gradient = gradient.to(x_ptr.dtype.element_ty)
+                tl.store(x_row + start + at, gradient, mask=within, eviction_policy="evict_first")
 
 
 # The trials write in place: what they read is put back after each.
 _cross_entropy_tuned = triton.autotune(
     configs=[
-        triton.Config({"GROUPS": ELEMENTS_PER_WARP * warps // GROUP, "STAGES": stages}, num_warps=warps)
+        triton.Config({"GROUPS": Walk.per_warp * warps // GROUP, "STAGES": stages}, num_warps=warps)
         for warps, stages in ((8, 1), (8, 3), (16, 1), (16, 3))
     ],
     key=["columns"],
@@ -173,10 +186,7 @@ def cross_entropy(
     target: torch.Tensor,
     label_smoothing: float = 0.0,
     ignore_index: int = IGNORE,
-    *,
-    num_warps: int = 16,
-    stages: int = 1,
-    tuned: bool = False,
+    **tunables: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean loss, and its gradient in the logits' place.
 
@@ -186,16 +196,14 @@ def cross_entropy(
         target: (rows,), int64 or int32, contiguous.
         label_smoothing: share of the target that goes to all columns alike, 0 to 1.
         ignore_index: target of rows that do not count.
-        num_warps: warps (wavefronts) of a program.
-        stages: steps of a row on their way from memory at once.
-        tuned: choose both by trial.
+        tunables: fields of :class:`Walk`, by architecture where they differ.
 
     Returns:
         ``(loss, gradient)``: one float32, NaN where every row is ignored or a target is no
         column, and the logits' memory.
 
     Raises:
-        TypeError: an argument of another type or dtype.
+        TypeError: an argument of another type or dtype, or an unknown tunable.
         ValueError: an argument of another shape or device, or with gaps; a smoothing outside
             of 0 to 1.
     """
@@ -217,13 +225,14 @@ def cross_entropy(
     loss = torch.empty(rows, dtype=torch.float32, device=logits.device)
     valid = torch.empty((), dtype=torch.int32, device=logits.device)
     _count[(1,)](target, valid, rows, ignore_index, BLOCK=4096, num_warps=8)
-    arguments = (logits, target, valid, loss, logits.stride(0), columns, ignore_index, float(label_smoothing))
+    walk = Walk(**for_architecture(tunables, logits.device))
+    arguments = (logits, target, valid, loss, logits.stride(0), rows, columns, ignore_index, float(label_smoothing))
     constants = {"SMOOTH": label_smoothing > 0, "GROUP": GROUP}
-    if tuned:
+    if walk.tuned:
         _cross_entropy_tuned[(rows,)](*arguments, **constants)
     else:
-        groups = max(1, min(ELEMENTS_PER_WARP * num_warps, triton.next_power_of_2(columns)) // GROUP)
-        _cross_entropy[(rows,)](*arguments, **constants, GROUPS=groups, STAGES=stages, num_warps=num_warps)
+        constants |= {"GROUPS": walk.groups(logits), "STAGES": walk.stages, "num_warps": walk.num_warps}
+        _cross_entropy[(min(rows, units(logits.device)) if walk.resident else rows,)](*arguments, **constants)
     _mean[(1,)](loss, valid, out, rows, BLOCK=4096, num_warps=8)
     return out, logits
 
@@ -304,9 +313,12 @@ case = KernelCase(
     small_shapes=((5, 32000), (4, 50257), (3, 1000)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={
+        # 32 warps are the most of a block of 32 lanes a warp; wavefronts of 64 lanes may be 16.
+        "best": {"by_architecture": {"sm_90": {"num_warps": 32, "per_warp": 1024, "resident": True}}},
         "w16": {"num_warps": 16},
         "w8": {"num_warps": 8},
         "w16s3": {"num_warps": 16, "stages": 3},
+        "resident": {"num_warps": 16, "resident": True},
         "auto": {"tuned": True},
     },
     reduction_length=lambda shape: shape[0] * shape[1],

@@ -8,17 +8,15 @@ For a row of logits x and a number u in [0, 1):
     passes u times its total
 
 So the result depends on values alone and not on how a sort breaks ties. No sort: a logit's bits,
-put into the order of unsigned integers, are searched for thresholds, two bits a step: of three
-borders, how many logits (or how much mass) lie at or above each; 16-bit logits have 16 to 20 bits
-that differ. One of two ways, chosen by ``top_k``:
-    parts   a row is cut into parts, one a program, so that a few rows fill the device. A program
-            takes the largest of each of its threads' eights; the k-th largest of those is no larger
-            than the k-th largest logit of the part, so that what is below is none of the row's k.
-            What is left, little more than k a part, goes to memory in the vocabulary's order, and a
-            second launch of one program a row searches for both thresholds there, and draws. Where a
-            part leaves more than it has room for (logits that are all alike), that row is walked.
-    walked  without ``top_k``, or with a large one: one program a row, and each step of a search walks
-            over the row, which is in cache after the first.
+put into the order of unsigned integers, are searched for both thresholds, two bits a step: of
+three borders, how many logits (or how much mass) lie at or above each; 16-bit logits have 16 to
+19 bits that differ. One program a row, in one of two ways:
+    few     a single walk, in which every lane keeps the three largest of what it sees, with their
+            chunks. Where no lane's third is among the ``top_k``, all of them are in the first two,
+            which the searches and the draw then take from registers. With k = 50 and 4096 lanes
+            one row in a thousand has three in a lane.
+    walked  otherwise, and without ``top_k``: each step of a search walks over the row, which is in
+            cache after the first.
 
 Work of one call, N = rows × vocabulary, s = bytes per element:
     fused    logits and uniform numbers read, tokens written: N s + 8 rows.
@@ -30,8 +28,10 @@ Work of one call, N = rows × vocabulary, s = bytes per element:
              implementation's.
 
 Speed on an H200 beside the goal of 92 % of the copy bandwidth: the table of ``scripts/suite_goals.py`` in
-``reports/``. On 64 rows of 128256 no kernel reaches it: 16 MB take 4 µs, as long as a launch that does
-nothing, and each search is eight sums over all threads of a program, one after another.
+``reports/``. It is missed by far: 64 rows use 64 of 132 units, and a row takes some fifty sums over all
+lanes, one after another, in which no memory is read. Rows cut into parts of 4096 to 16384 logits, one
+a program, whose k largest a second launch searches, took 45 to 117 µs where this takes 58: each
+part has as many sums one after another.
 
 Sources:
     1. A. Holtzman et al., "The Curious Case of Neural Text Degeneration", ICLR 2020: top-p.
@@ -48,10 +48,7 @@ from arguments import check_axes, check_beside, check_contiguous, check_shape, c
 from portkit import Discrete, KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
-ELEMENTS_PER_WARP = 512  # of a part, or of a row taken at once: 16 a thread on 32 lanes and 8 on 64
-GROUP = 8  # neighbouring logits that one thread holds
-SPARE = 8  # room of a part beyond k: of k logits few share an eight
-MOST_LEFT = 4096  # of what a row's parts leave
+ELEMENTS_PER_WARP = 512  # of a row taken at once: 16 a thread on 32 lanes and 8 on 64
 BITS = {torch.bfloat16: 16, torch.float16: 20, torch.float32: 32}
 """Upper bits of a float32 in which two numbers of a dtype differ, to an even number."""
 
@@ -152,115 +149,106 @@ def _walked(
 
 
 @triton.jit
-def _sample_walked(
+def _mass(p1, p2, key1, key2, border):
+    return tl.sum(tl.where(key1 >= border, p1, 0.0) + tl.where(key2 >= border, p2, 0.0), axis=0)
+
+
+@triton.jit
+def _three_largest(x_ptr, columns, steps, BITS: tl.constexpr, SHIFT: tl.constexpr, CHUNK: tl.constexpr):
+    """Of each lane the three largest keys, above ten bits that say how many chunks come after its own."""
+    lanes = tl.arange(0, CHUNK)
+    first = tl.zeros((CHUNK,), dtype=tl.int64 if BITS > 21 else tl.int32)
+    second = first
+    third = first
+    for step in range(steps):
+        there = lanes < columns - step * CHUNK
+        x = tl.load(x_ptr + step * CHUNK + lanes, mask=there, other=-float("inf")).to(tl.float32)
+        place = (_key(x, SHIFT).to(first.dtype) << 10) | (steps - 1 - step)
+        place = tl.where(there, place, 0)
+        lower = tl.minimum(first, place)
+        first = tl.maximum(first, place)
+        lowest = tl.minimum(second, lower)
+        second = tl.maximum(second, lower)
+        third = tl.maximum(third, lowest)
+    return first, second, third
+
+
+@triton.jit
+def _few(
+    x_ptr, columns, u, top_k, top_p, inverse, BITS: tl.constexpr, SHIFT: tl.constexpr, CHUNK: tl.constexpr
+):  # fmt: skip
+    """The token, and whether the two largest of each lane hold all that are among the ``top_k``."""
+    lanes = tl.arange(0, CHUNK)
+    steps = tl.cdiv(columns, CHUNK)
+    first, second, third = _three_largest(x_ptr, columns, steps, BITS, SHIFT, CHUNK)
+    key1, key2 = (first >> 10).to(tl.uint32), (second >> 10).to(tl.uint32)
+    chunk1 = steps - 1 - (first & 1023).to(tl.int32)
+    chunk2 = steps - 1 - (second & 1023).to(tl.int32)
+
+    border = tl.zeros((), dtype=tl.uint32)
+    for digit in range(BITS // 2):
+        step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
+        # Three counts in one number: each of at most 2 CHUNK, in 20 bits.
+        one = (key1 >= border + step).to(tl.int64) + (key2 >= border + step).to(tl.int64)
+        two = (key1 >= border + step * 2).to(tl.int64) + (key2 >= border + step * 2).to(tl.int64)
+        three = (key1 >= border + step * 3).to(tl.int64) + (key2 >= border + step * 3).to(tl.int64)
+        counts = tl.sum(one + (two << 20) + (three << 40), axis=0)
+        border += step * _passed(counts & 0xFFFFF, (counts >> 20) & 0xFFFFF, counts >> 40, top_k)
+    exact = (tl.max(third, axis=0) >> 10).to(tl.uint32) < border
+
+    top_key = tl.max(key1, axis=0)
+    top = _number(top_key, SHIFT)
+    p1 = tl.where(key1 >= border, tl.exp((_number(key1, SHIFT) - top) * inverse), 0.0)
+    p2 = tl.where(key2 >= border, tl.exp((_number(key2, SHIFT) - top) * inverse), 0.0)
+    if top_p < 1.0:
+        wanted = tl.sum(p1 + p2, axis=0) * top_p
+        nucleus = tl.zeros((), dtype=tl.uint32)
+        for digit in range(BITS // 2):
+            step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
+            one = _mass(p1, p2, key1, key2, nucleus + step)
+            two = _mass(p1, p2, key1, key2, nucleus + step * 2)
+            three = _mass(p1, p2, key1, key2, nucleus + step * 3)
+            nucleus += step * _passed(one, two, three, wanted)
+        border = tl.maximum(border, tl.minimum(nucleus, top_key))
+
+    in1, in2 = key1 >= border, key2 >= border
+    p1, p2 = tl.where(in1, p1, 0.0), tl.where(in2, p2, 0.0)
+    target = u * tl.sum(p1 + p2, axis=0)
+    place1, place2 = chunk1 * CHUNK + lanes, chunk2 * CHUNK + lanes
+    last = tl.max(tl.maximum(tl.where(in1, place1, 0), tl.where(in2, place2, 0)), axis=0)
+    running = tl.zeros((), dtype=tl.float32)
+    token = tl.full((), 2147483647, dtype=tl.int32)
+    for step in range(steps):
+        kept = tl.where(chunk1 == step, p1, tl.where(chunk2 == step, p2, 0.0))
+        mass = tl.sum(kept, axis=0)
+        if (running + mass > target) & (token == 2147483647):
+            over = (kept > 0.0) & (running + tl.cumsum(kept, axis=0) > target)
+            token = tl.min(tl.where(over, lanes + step * CHUNK, 2147483647), axis=0)
+        running += mass
+    return tl.minimum(token, last), exact
+
+
+@triton.jit
+def _sample(
     x_ptr, uniform_ptr, token_ptr, stride, columns, top_k, top_p, inverse, BITS: tl.constexpr, CHUNK: tl.constexpr
 ):  # fmt: skip
+    SHIFT: tl.constexpr = 32 - BITS
     row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride
     u = tl.load(uniform_ptr + row)
-    token = _walked(x_ptr + row * stride, columns, u, top_k, top_p, inverse, BITS, 32 - BITS, CHUNK)
+    token = tl.zeros((), dtype=tl.int32)
+    found = False
+    if (top_k < columns) & (columns <= CHUNK * 1024):
+        token, found = _few(x_ptr, columns, u, top_k, top_p, inverse, BITS, SHIFT, CHUNK)
+    if not found:
+        token = _walked(x_ptr, columns, u, top_k, top_p, inverse, BITS, SHIFT, CHUNK)
     tl.store(token_ptr + row, token)
 
 
-@triton.jit
-def _kth(key, wanted, BITS: tl.constexpr):
-    """The largest border that at least so many of these keys reach."""
-    border = tl.zeros((), dtype=tl.uint32)
-    for digit in range(BITS // 2):
-        step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
-        one = (key >= border + step).to(tl.int64)
-        two = (key >= border + step * 2).to(tl.int64)
-        three = (key >= border + step * 3).to(tl.int64)
-        counts = tl.sum(one + (two << 20) + (three << 40), axis=0)  # three counts of 20 bits in one number
-        border += step * _passed(counts & 0xFFFFF, (counts >> 20) & 0xFFFFF, counts >> 40, wanted)
-    return border
-
-
-@triton.jit
-def _leave_largest(
-    x_ptr, key_ptr, place_ptr, count_ptr, stride, columns, length, top_k,
-    BITS: tl.constexpr, GROUPS: tl.constexpr, GROUP: tl.constexpr, ROOM: tl.constexpr,
-):  # fmt: skip
-    """Keys and places of a part that may be among the row's ``top_k``, in order, and how many they are."""
-    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    at = tl.arange(0, GROUPS)[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    there = (at < length) & (at < columns - part * length)
-    at += part * length
-    x = tl.load(x_ptr + row * stride + at, mask=there, other=-float("inf")).to(tl.float32)
-    key = tl.where(there, _key(x, 32 - BITS), 0)
-    chosen = there & (key >= _kth(tl.max(key, axis=1), top_k, BITS))
-    of_group = tl.sum(chosen.to(tl.int32), axis=1)
-    before = tl.cumsum(of_group, axis=0) - of_group
-    slot = before[:, None] + tl.cumsum(chosen.to(tl.int32), axis=1) - 1
-    part = row * tl.num_programs(1) + part
-    kept = chosen & (slot < ROOM)
-    tl.store(key_ptr + part * ROOM + slot, key.to(tl.int32, bitcast=True), mask=kept)
-    tl.store(place_ptr + part * ROOM + slot, at, mask=kept)
-    tl.store(count_ptr + part, tl.sum(of_group, axis=0))
-
-
-@triton.jit
-def _added(one, two, three, more_one, more_two, more_three):
-    return one + more_one, two + more_two, three + more_three
-
-
-@triton.jit
-def _nucleus(key, p, wanted, BITS: tl.constexpr):
-    """The largest border with at least so much mass at or above it."""
-    border = tl.zeros((), dtype=tl.uint32)
-    for digit in range(BITS // 2):
-        step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
-        one = tl.where(key >= border + step, p, 0.0)
-        two = tl.where(key >= border + step * 2, p, 0.0)
-        three = tl.where(key >= border + step * 3, p, 0.0)
-        one, two, three = tl.reduce((one, two, three), 0, _added)
-        border += step * _passed(one, two, three, wanted)
-    return border
-
-
-@triton.jit
-def _drawn(there, key, place, u, top_k, top_p, inverse, BITS: tl.constexpr):
-    """The token, of keys in the vocabulary's order that hold the row's ``top_k``."""
-    border = _kth(key, top_k, BITS)
-    top_key = tl.max(key, axis=0)
-    top = _number(top_key, 32 - BITS)
-    p = tl.where(there & (key >= border), tl.exp((_number(key, 32 - BITS) - top) * inverse), 0.0)
-    if top_p < 1.0:
-        nucleus = _nucleus(key, p, tl.sum(p, axis=0) * top_p, BITS)
-        border = tl.maximum(border, tl.minimum(nucleus, top_key))
-    inside = there & (key >= border)
-    sums = tl.cumsum(tl.where(inside, p, 0.0), axis=0)
-    passed = inside & (sums > u * tl.max(sums, axis=0))
-    token = tl.min(tl.where(passed, place, 2147483647), axis=0)
-    return tl.minimum(token, tl.max(tl.where(inside, place, 0), axis=0))
-
-
-@triton.jit
-def _sample_parts(
-    x_ptr, uniform_ptr, key_ptr, place_ptr, count_ptr, token_ptr, stride, columns, top_k, top_p, inverse,
-    BITS: tl.constexpr, PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr, ROOM: tl.constexpr, CHUNK: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    u = tl.load(uniform_ptr + row)
-    lane = tl.arange(0, PARTS_BLOCK * ROOM)
-    count = tl.load(count_ptr + row * PARTS + lane // ROOM, mask=lane // ROOM < PARTS, other=0)
-    if tl.max(count, axis=0) > ROOM:
-        token = _walked(x_ptr + row * stride, columns, u, top_k, top_p, inverse, BITS, 32 - BITS, CHUNK)
-    else:
-        there = lane % ROOM < count
-        at = row * (PARTS * ROOM) + lane
-        key = tl.load(key_ptr + at, mask=there, other=0).to(tl.uint32, bitcast=True)
-        place = tl.load(place_ptr + at, mask=there, other=0)
-        token = _drawn(there, key, place, u, top_k, top_p, inverse, BITS)
-    tl.store(token_ptr + row, token)
-
-
-_WARPS = [triton.Config({}, num_warps=warps) for warps in (4, 8, 16)]
-_sample_walked_tuned = triton.autotune(
+_sample_tuned = triton.autotune(
     configs=[triton.Config({"CHUNK": ELEMENTS_PER_WARP * warps}, num_warps=warps) for warps in (4, 8, 16)],
     key=["columns"],
-)(_sample_walked)
-_leave_largest_tuned = triton.autotune(configs=_WARPS, key=["columns"])(_leave_largest)
-_sample_parts_tuned = triton.autotune(configs=_WARPS, key=["columns"])(_sample_parts)
+)(_sample)
 
 
 def sampling(
@@ -312,43 +300,13 @@ def sampling(
     tokens = torch.empty(rows, dtype=torch.int32, device=logits.device)
     if not rows:
         return tokens
-    limits = (top_k or columns, float(top_p), 1.0 / temperature)
-    parts = triton.cdiv(columns, ELEMENTS_PER_WARP * num_warps)
-    room = triton.next_power_of_2(top_k + SPARE)
-    if 0 < top_k < columns and triton.next_power_of_2(parts) * room <= MOST_LEFT:
-        _by_parts(logits, uniform, tokens, limits, parts, room, num_warps, tuned)
-    else:
-        _by_rows(logits, uniform, tokens, limits, num_warps, tuned)
-    return tokens
-
-
-def _by_rows(logits, uniform, tokens, limits, num_warps, tuned) -> None:
-    rows, columns = logits.shape
-    arguments = (logits, uniform, tokens, logits.stride(0), columns, *limits)
+    arguments = (logits, uniform, tokens, logits.stride(0), columns, top_k or columns, float(top_p), 1.0 / temperature)
     if tuned:
-        _sample_walked_tuned[(rows,)](*arguments, BITS=BITS[logits.dtype])
+        _sample_tuned[(rows,)](*arguments, BITS=BITS[logits.dtype])
     else:
         chunk = min(ELEMENTS_PER_WARP * num_warps, triton.next_power_of_2(columns))
-        _sample_walked[(rows,)](*arguments, BITS=BITS[logits.dtype], CHUNK=chunk, num_warps=num_warps)
-
-
-def _by_parts(logits, uniform, tokens, limits, parts, room, num_warps, tuned) -> None:
-    rows, columns = logits.shape
-    length = triton.cdiv(triton.cdiv(columns, parts), GROUP) * GROUP  # parts alike, so that none is short of k
-    bits, options = BITS[logits.dtype], {} if tuned else {"num_warps": num_warps}
-    keys, places = torch.empty((2, rows, parts, room), dtype=torch.int32, device=logits.device)
-    counts = torch.empty((rows, parts), dtype=torch.int32, device=logits.device)
-    left = {"BITS": bits, "ROOM": room}
-    leave, draw = (_leave_largest_tuned, _sample_parts_tuned) if tuned else (_leave_largest, _sample_parts)
-    groups = max(1, min(ELEMENTS_PER_WARP * num_warps, triton.next_power_of_2(length)) // GROUP)
-    leave[(rows, parts)](
-        logits, keys, places, counts, logits.stride(0), columns, length, limits[0],
-        **left, GROUPS=groups, GROUP=GROUP, **options,
-    )  # fmt: skip
-    draw[(rows,)](
-        logits, uniform, keys, places, counts, tokens, logits.stride(0), columns, *limits,
-        **left, PARTS=parts, PARTS_BLOCK=triton.next_power_of_2(parts), CHUNK=ELEMENTS_PER_WARP * num_warps, **options,
-    )  # fmt: skip
+        _sample[(rows,)](*arguments, BITS=BITS[logits.dtype], CHUNK=chunk, num_warps=num_warps)
+    return tokens
 
 
 def reference(logits: torch.Tensor, uniform: torch.Tensor, temperature: float, top_k: int, top_p: float):

@@ -22,14 +22,20 @@ def member(module: Any, dotted: str, place: str) -> Any:
         place: what errors name.
 
     Raises:
-        CaseError: a part is not there; the nearest names are the remedy.
+        CaseError: a part is not there, or reading it fails; the nearest names are the remedy.
     """
     found = module
     for part in dotted.split("."):
-        if not hasattr(found, part):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
             names = [name for name, value in _members(found).items() if callable(value) and not name.startswith("_")]
-            raise CaseError(f"has no {dotted}", place=place, remedy=nearest(part, names))
-        found = getattr(found, part)
+            raise CaseError(f"has no {dotted}", place=place, remedy=nearest(part, names)) from None
+        except Exception as error:  # of a property of the user's
+            told = f"{type(error).__name__}: {error}"
+            raise CaseError(
+                f"{part} of {dotted} can't be read: {told}", place=place, remedy="name a function"
+            ) from None
     return found
 
 

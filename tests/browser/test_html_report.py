@@ -234,6 +234,7 @@ def test_the_cascade_of_chosen_targets_is_their_harmonic_mean(opened, made_up):
     choose(page, "target", "h200", "mi300x", "rx7900xtx")
     values = page.locator("section[data-kind=cascade] .values")
     values.locator("summary").click()
+    expect(values.locator("tbody tr")).to_have_count(6)  # two variants on three targets
     heads = texts(values, "th")
     lines = [dict(zip(heads, line.split("\t"), strict=True)) for line in values.locator("tbody tr").all_inner_texts()]
     of_w8 = [

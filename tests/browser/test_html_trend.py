@@ -39,6 +39,12 @@ def test_a_kernels_page_draws_its_nights(opened, address):
         "4096x4096 float32 w8, measured events",
         "4096x4096 float32 w8, compiled registers",
     ]
+    page.locator('[data-filter="evidence"] > summary').click()
+    page.locator('[data-filter="evidence"] input[value="compiled"]').check()
+    section.locator('[data-drawn="trend"] svg').wait_for()
+    assert "registers" in section.locator("figcaption").inner_text()
+    page.get_by_role("button", name="Clear filters").click()
     section.locator("details.values > summary").click()
+    section.locator("details.values table").first.wait_for()
     assert "Triton 3.6.0 → 3.7.1" in section.locator("details.values").inner_text()
     assert report.said == []

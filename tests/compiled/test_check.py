@@ -148,6 +148,33 @@ def test_what_can_not_be_called_is_one_error(capsys, folder):
     assert said.count("error:") == 1
 
 
+def test_nothing_is_called_but_what_was_asked_for(capsys, tmp_path):
+    calls = tmp_path / "calls"
+    (tmp_path / "noted.py").write_text(
+        KERNEL
+        + f"""
+
+def note(name):
+    with open({str(calls)!r}, "a") as file:
+        print(name, file=file)
+
+def asked(x):
+    note("asked")
+    return twice(x)
+
+def never(x):
+    note("never")
+
+if __name__ == "__main__":
+    note("main")
+""",
+        encoding="utf-8",
+    )
+    code, _ = check(capsys, tmp_path, f"{tmp_path}/noted.py:asked", "--arg", "x=f32[1000]", "-t", "h200,mi300x")
+    assert code == 0
+    assert calls.read_text(encoding="utf-8").split() == ["asked", "asked"]  # once a target
+
+
 EMULATED = ("--emulate", "-t", "mi300x,h200")
 
 

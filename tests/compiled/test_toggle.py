@@ -3,10 +3,12 @@
 import json
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
 
+import portkit
 from portkit.cli import main
 from portkit.errors import CaseError
 from portkit.plan.toggle import ToggleRequest, read_subject, read_variant
@@ -15,7 +17,7 @@ from portkit.run.toggle.agreement import Judge
 from portkit.run.toggle.counting import count
 from portkit.run.toggle.inductor import graph_breaks
 from portkit.run.toggle.process import toggle
-from portkit.run.toggle.subjects import Arguments
+from portkit.run.toggle.subjects import Arguments, build, make_arguments, run
 
 MODELS = """
     import os, time
@@ -83,6 +85,10 @@ MODELS = """
     def hangs():
         time.sleep(1000)
 
+    class Held:
+        broken = property(lambda self: 1 / 0)
+
+    held = Held()
     size = 3
 """
 
@@ -151,6 +157,7 @@ def test_a_random_model_is_not_judged(models):
     [
         ("biuld", ("f32[4,16]",), "has no biuld", "did you mean build"),
         ("size.deep", ("f32[4,16]",), "has no size.deep", ""),
+        ("held.broken", ("f32[4,16]",), "broken of held.broken can't be read: ZeroDivisionError", "name a function"),
         ("size", ("f32[4,16]",), "is a value of type int and no function", "without arguments"),
         ("needs", ("f32[4,16]",), "missing 1 required positional argument: 'size'", "needs no arguments"),
         ("a_tensor", ("f32[4,16]",), "a value of type Tensor, which is no model", "torch.nn.Module"),
@@ -181,6 +188,32 @@ def test_a_variant_may_patch_what_the_model_is_made_of(models):
     assert "ZeroDivisionError" in broken.failed
     assert dead.failed == "its process ended with signal SIGABRT"
     assert missing.failed == "has no missing"
+
+
+EXAMPLES = Path(portkit.__file__).parents[1] / "examples"
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "shape"),
+    [
+        ("toggle_llama_block.py:build_small", "f32[1,16,256]", (1, 16, 256)),
+        ("toggle_llama_block.py:build_fused_norm", "f32[1,16,256]", (1, 16, 256)),
+        ("toggle_vit.py:build", "f32[1,3,64,64]", (1, 100)),
+    ],
+)
+def test_models_of_the_examples_run(model, given, shape):
+    subject = read_subject(f"{EXAMPLES}/{model}")
+    arguments = make_arguments((given,), "cpu", 0)
+    with torch.no_grad():
+        (result,) = run(build(subject, "cpu", 0), arguments, subject)
+    assert result.shape == shape
+    assert result.isfinite().all()
+
+
+def test_the_example_of_transformers_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(CaseError, match=r"ModuleNotFoundError[\s\S]*install what it imports beside portkit"):
+        build(read_subject(f"{EXAMPLES}/toggle_llama_liger.py:build"), "cpu", 0)
 
 
 def test_a_mode_that_does_not_compile_costs_itself_alone(models, monkeypatch):

@@ -109,6 +109,7 @@ def _target(line: Line) -> str:
 def _value(line: Line, point: Point, place: int) -> dict[str, Any]:
     return {
         "target": _target(line),
+        "evidence": line.evidence.value,
         "started": point.started,
         "value": point.value,
         "low": point.value if point.low is None else point.low,

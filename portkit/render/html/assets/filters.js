@@ -61,7 +61,8 @@ class Filters {
     if ((plot.page && !one("page", plot.page)) || (plot.dtype && !one("dtype", plot.dtype))) return null;
     const passes = (value) => {
       const runs = kind.runs.map((field) => value[field].split(" "));
-      const targets = [...kind.targets.map((field) => value[field]), ...runs.map(([target]) => target)].filter(Boolean);
+      const named = kind.targets.filter((field) => value[field]).map((field) => value[field].split(" ")[0]); // of a partition too
+      const targets = [...named, ...runs.map(([target]) => target)];
       const evidence = runs.length ? runs.map((run) => run[1]) : [value.evidence ?? "measured"];
       return targets.every((target) => one("target", target) && one("vendor", this.vendors.get(target))) &&
         evidence.every((each) => one("evidence", each)) &&
