@@ -16,6 +16,6 @@ check "$bin/ruff" format --check .
 check "$bin/mypy"
 check "$bin/lint-imports" --no-cache
 if command -v shellcheck >/dev/null; then
-    check shellcheck scripts/*.sh .ci/run
+    check shellcheck scripts/*.sh portkit/fleet/job.sh .ci/run
 fi
 exit "$status"

@@ -62,7 +62,7 @@ def gather(folder: Path, nonce: str, *, slurm: bool, by_ssh: bool, failure: str,
         nonce=nonce,
         outcome=read_outcome(place / OUTCOME),
         said=_said(folder) if slurm else {},
-        failure=_SPAWNED.sub(r"\1", failure),
+        failure="" if failure.startswith("sanity error") else _SPAWNED.sub(r"\1", failure),  # that one is our own
         by_ssh=by_ssh,
         overdue=(folder / "overdue").exists(),
         reports=tuple(taken),

@@ -32,7 +32,7 @@ def site(fleet: Fleet) -> dict[str, Any]:
                 "partitions": [_partition(place) for place in fleet.reachable],
             }
         ],
-        "general": [{"poll_rate_max": 2, "poll_rate_min": 0.1, "purge_environment": False}],
+        "general": [{"poll_rate_max": 2, "poll_rate_min": _slowest_rate(fleet), "purge_environment": False}],
         "storage": [{"enable": False}],
         "logging": [{"handlers": [], "handlers$": [_ON_THE_SCREEN], "handlers_perflog": []}],
     }
@@ -44,6 +44,11 @@ _ON_THE_SCREEN: Final[Mapping[str, str]] = {
     "level": "info",
     "format": "%(message)s",
 }
+
+
+def _slowest_rate(fleet: Fleet) -> float:
+    """Questions a second, when nothing happens for long: a Slurm serves many others."""
+    return 0.1 if any(isinstance(place, Partition) for place in fleet.reachable) else 1.0
 
 
 def site_text(configuration: Mapping[str, Any]) -> str:

@@ -76,7 +76,7 @@ def _from_scontrol(job_id: str) -> dict[str, str]:
     return {
         "from": "scontrol",
         "state": fields["JobState"],
-        "reason": fields.get("Reason", ""),
+        "reason": fields.get("Reason", "").replace("_", " "),
         "exit_code": fields.get("ExitCode", ""),
         "node": fields.get("NodeList", ""),
     }
