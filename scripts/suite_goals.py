@@ -78,10 +78,22 @@ Suite = dict[tuple[str, Direction, Shape], Measured]
 
 @dataclass(frozen=True)
 class Condition:
-    """One thing that a goal asks for: its words, and whether it holds, None where that is unknown."""
+    """One thing that a goal asks for: words, what is attained of it, None where that is unknown, and what is enough."""
 
     words: str
-    holds: Callable[[Measured, Suite], bool | None]
+    attained: Callable[[Measured, Suite], float | None]
+    enough: Callable[[float], bool]
+    shown: str  # format of what is attained
+
+    def holds(self, measured: Measured, suite: Suite) -> bool | None:
+        """Whether enough is attained; None where that is unknown."""
+        value = self.attained(measured, suite)
+        return None if value is None else self.enough(round(value, 3))
+
+    def with_attained(self, measured: Measured, suite: Suite) -> str:
+        """The words, and what is attained."""
+        value = self.attained(measured, suite)
+        return self.words if value is None else f"{self.words} ({value:{self.shown}})"
 
 
 @dataclass(frozen=True)
@@ -97,42 +109,33 @@ class Goal:
 
 def share(least: float) -> Condition:
     """At least so much of the copy bandwidth."""
+    return Condition(f"≥ {least:.0%} of copy", lambda found, _: found.share(), lambda value: value >= least, ".1%")
 
-    def holds(measured: Measured, _: Suite) -> bool | None:
-        reached = measured.share()
-        return None if reached is None else round(reached, 3) >= least
 
-    return Condition(f"≥ {least:.0%} of copy", holds)
+def _times_as_fast(found: Measured, name: str | None) -> float | None:
+    return found.ms[name] / found.ms["fused"] if name in found.ms else None
 
 
 def ahead(*names: str, times: float = 1.0) -> Condition:
     """At least so many times as fast as the fastest of these baselines that was timed."""
-
-    def holds(measured: Measured, _: Suite) -> bool | None:
-        fastest = measured.fastest(names)
-        return None if fastest is None else round(measured.ms[fastest] / measured.ms["fused"], 3) >= times
-
-    return Condition(f"≥ {times:.2f}× {' or '.join(name for name in names if name != COMPILED[1])}", holds)
+    words = f"≥ {times:.2f}× {' or '.join(name for name in names if name != COMPILED[1])}"
+    return Condition(words, lambda found, _: _times_as_fast(found, found.fastest(names)), lambda v: v >= times, ".3f")
 
 
 def at_most(times: float, name: str, case: str) -> Condition:
     """At most so many times what a baseline of another case takes on the same shape."""
 
-    def holds(measured: Measured, suite: Suite) -> bool | None:
-        other = suite.get((case, FORWARD, tuple(measured.record.cell.shape)))
-        ms = other.ms.get(name) if other else None
-        return None if ms is None else round(measured.ms["fused"] / ms, 3) <= times
+    def attained(found: Measured, suite: Suite) -> float | None:
+        other = suite.get((case, FORWARD, tuple(found.record.cell.shape)))
+        return None if other is None or name not in other.ms else found.ms["fused"] / other.ms[name]
 
-    return Condition(f"≤ {times:.2f}× {name} of {case}", holds)
+    return Condition(f"≤ {times:.2f}× {name} of {case}", attained, lambda value: value <= times, ".3f")
 
 
 def no_gain(name: str, most: float) -> Condition:
     """A control: at most so many times as fast as that baseline."""
-
-    def holds(measured: Measured, _: Suite) -> bool | None:
-        return None if name not in measured.ms else measured.ms[name] / measured.ms["fused"] <= most
-
-    return Condition(f"control: ≤ {most:.2f}× {name}", holds)
+    words = f"control: ≤ {most:.2f}× {name}"
+    return Condition(words, lambda found, _: _times_as_fast(found, name), lambda value: value <= most, ".3f")
 
 
 OTHERS = (*COMPILED, "liger")
@@ -227,8 +230,8 @@ def lines(suite: Suite) -> Iterator[Line]:
         held = [condition.holds(found, suite) for condition in goal.conditions]
         met = False if False in held else None if None in held else True
         verdict = {True: "met", False: "missed", None: "unknown"}[met]
-        missed = [each.words for each, holds in zip(goal.conditions, held, strict=True) if not holds]
-        note = verdict if met or len(held) == 1 else f"{verdict}: {', '.join(missed)}"
+        missed = [each for each, holds in zip(goal.conditions, held, strict=True) if not holds]
+        note = verdict if met else f"{verdict}: {', '.join(each.with_attained(found, suite) for each in missed)}"
         yield Line((title, *_times(found, goal.rate), wanted, note), met)
 
 
