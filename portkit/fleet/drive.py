@@ -62,13 +62,19 @@ class Driver:
             jobs = [job for job in jobs if job.name in again]
 
     def take_up(self) -> None:
-        """Keep what came of jobs whose driver died: they may have gone on without it."""
+        """Keep what came of jobs whose driver died.
+
+        Those of Slurm may have gone on without it, and are waited for; others are ended.
+        """
         known = {(attempt.job, attempt.number) for attempt in self._run.attempts()}
         for number in self._numbers():
             plan = json.loads((self._run.attempt_folder(number) / "plan.json").read_text())
             for entry in plan["jobs"]:
                 if (entry["name"], number) not in known:
-                    self._keep(self._sent(entry), number, "")
+                    sent = self._sent(entry)
+                    if not isinstance(sent.place, Partition):
+                        end_job(sent.place, sent.nonce)
+                    self._keep(sent, number, "")
 
     def _sent(self, entry: Mapping[str, str]) -> _Sent:
         job = next(each for each in self._run.jobs() if each.name == entry["name"])
