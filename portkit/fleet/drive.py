@@ -144,8 +144,10 @@ class Driver:
         folder = self._run.job_folder(number, sent.job)
         if isinstance(sent.place, Partition):
             self._wait_for(folder, sent.job.name)
-        if isinstance(sent.place, Host):
+        elif isinstance(sent.place, Host):
             self._fetch_rest(sent.place, sent.nonce, folder)
+        if not isinstance(sent.place, Partition):
+            forget(sent.place, sent.nonce)
         found = gather(
             folder,
             sent.nonce,
@@ -183,12 +185,11 @@ class Driver:
         return self._fleet.seconds.pending if waits else outer_seconds(self._fleet)
 
     def _fetch_rest(self, host: Host, nonce: str, folder: Path) -> None:
-        """What a host still has of a job whose connection was lost; then its folder there is removed."""
+        """What a host still has of a job whose connection was lost."""
         stage = folder / "stage"
         if not (stage.exists() and (Path(stage.read_text()) / "outcome").exists()):
             end_job(host, nonce)
             fetch(host, nonce, folder / "mirror", blobs=True)
-        forget(host, nonce)
 
 
 def _concluded(sent: _Sent, number: int, found: Found, into: Path) -> Attempt:

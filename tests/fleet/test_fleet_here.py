@@ -28,7 +28,7 @@ def test_killed_driver_leaves_jobs_that_resume_takes_up(played, tmp_path):
     until(lambda: list(played.folder.rglob("stage/**/report/*.jsonl")))
     process.send_signal(signal.SIGKILL)
     ended(process)
-    assert "b200-local b200 1 run 1".split() in [line.split() for line in played.fleet("status").out.splitlines()]
+    assert ["b200-local", "b200", "1", "run", "1"] in [line.split() for line in played.fleet("status").out.splitlines()]
     stop.unlink()
     resumed = played.fleet("resume")
     assert [attempt["cause"] for attempt in played.attempts()] == ["cancelled", "done"], resumed
