@@ -62,13 +62,19 @@ class Driver:
             jobs = [job for job in jobs if job.name in again]
 
     def take_up(self) -> None:
-        """Keep what came of jobs whose driver died: they may have gone on without it."""
+        """Keep what came of jobs whose driver died.
+
+        Those of Slurm may have gone on without it, and are waited for; others are ended.
+        """
         known = {(attempt.job, attempt.number) for attempt in self._run.attempts()}
         for number in self._numbers():
             plan = json.loads((self._run.attempt_folder(number) / "plan.json").read_text())
             for entry in plan["jobs"]:
                 if (entry["name"], number) not in known:
-                    self._keep(self._sent(entry), number, "")
+                    sent = self._sent(entry)
+                    if not isinstance(sent.place, Partition):
+                        end_job(sent.place, sent.nonce)
+                    self._keep(sent, number, "")
 
     def _sent(self, entry: Mapping[str, str]) -> _Sent:
         job = next(each for each in self._run.jobs() if each.name == entry["name"])
@@ -138,8 +144,10 @@ class Driver:
         folder = self._run.job_folder(number, sent.job)
         if isinstance(sent.place, Partition):
             self._wait_for(folder, sent.job.name)
-        if isinstance(sent.place, Host):
+        elif isinstance(sent.place, Host):
             self._fetch_rest(sent.place, sent.nonce, folder)
+        if not isinstance(sent.place, Partition):
+            forget(sent.place, sent.nonce)
         found = gather(
             folder,
             sent.nonce,
@@ -177,12 +185,11 @@ class Driver:
         return self._fleet.seconds.pending if waits else outer_seconds(self._fleet)
 
     def _fetch_rest(self, host: Host, nonce: str, folder: Path) -> None:
-        """What a host still has of a job whose connection was lost; then its folder there is removed."""
+        """What a host still has of a job whose connection was lost."""
         stage = folder / "stage"
         if not (stage.exists() and (Path(stage.read_text()) / "outcome").exists()):
             end_job(host, nonce)
             fetch(host, nonce, folder / "mirror", blobs=True)
-        forget(host, nonce)
 
 
 def _concluded(sent: _Sent, number: int, found: Found, into: Path) -> Attempt:

@@ -175,7 +175,7 @@ main() {
     state=${PORTKIT_FLEET_STATE:-/tmp/portkit-fleet}
     # shellcheck disable=SC2174
     mkdir -p -m 1777 "$state"
-    ln -sfn "$PWD" "/tmp/portkit-fleet-$nonce"
+    if [[ -z ${SLURM_JOB_ID:-} ]]; then ln -sfn "$PWD" "/tmp/portkit-fleet-$nonce"; fi # the driver's way to it
     note_ancestors
     name_units
     say units "${units[*]}"

@@ -42,8 +42,8 @@ def fetch(host: Host, nonce: str, into: Path, *, blobs: bool = False) -> bool:
     return bool(archive) and _unpack(archive, into)
 
 
-def forget(host: Host, nonce: str) -> None:
-    """Remove the job's folder from its host, if ReFrame made it."""
+def forget(host: Host | Local, nonce: str) -> None:
+    """Remove the way to the job's folder, and the folder itself where ReFrame made it on the host."""
     place = place_on_host(nonce)
     script = f'folder=$(readlink {place}) && rm -f {place} && case $folder in */rfm.*) rm -rf -- "$folder" ;; esac'
     _answer(_command(host, script))

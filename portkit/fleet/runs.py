@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from portkit.errors import FleetError, nearest
-from portkit.fleet.site import Fleet, Local, Partition, Place
+from portkit.fleet.site import Fleet, Partition, Place
 from portkit.store.journal import new_run_id, utc_now, write_whole
 
 DEFAULT_FOLDER: Final = Path("reports/fleet")
@@ -202,8 +202,3 @@ def find_run(folder: Path, name: str) -> FleetRun:
 def new_nonce() -> str:
     """A word that no other job has."""
     return secrets.token_hex(16)
-
-
-def is_reached_by_ssh(place: Place) -> bool:
-    """Whether the disk of a place is not ours, so that what is there must be fetched."""
-    return not isinstance(place, Local | Partition)
