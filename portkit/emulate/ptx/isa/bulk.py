@@ -216,6 +216,8 @@ class BulkGroups:
 
     def _end(self, store: _Store) -> None:
         self.flights.has_read(store.units)
+        own = np.full(store.units.size, store.thread)
+        self.flights.judge(Access(store.site, store.units << 4, _UNIT, self.machine, own, write=False))
         store.perform()
 
     def finish(self) -> None:
