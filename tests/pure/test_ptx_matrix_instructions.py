@@ -491,3 +491,16 @@ def test_rows_are_copied_to_all_quarters_of_tensor_memory():
     lines += "@%p3 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r80, 32;\n"
     passes(text(lines, target="sm_100a", threads=128, shared=8192), rows, found)
     assert np.array_equal(found, np.tile(rows, (4, 1)))
+
+
+def test_neighbours_of_four_bytes_belong_to_groups_of_their_own():
+    source, found = random_words(64), empty(32)
+    lines = "mov.u32 %r60, tile; shl.b32 %r61, %r90, 3; add.u32 %r62, %r60, %r61; add.u32 %r63, %r62, 4;\n"
+    lines += "mul.wide.u32 %rd30, %r90, 8; add.u64 %rd31, %rd0, %rd30; add.u64 %rd32, %rd31, 4;\n"
+    lines += "cp.async.ca.shared.global [%r62], [%rd31], 4;\ncp.async.commit_group;\n"
+    lines += "cp.async.ca.shared.global [%r63], [%rd32], 4;\ncp.async.commit_group;\ncp.async.wait_group 1;\n"
+    lines += "ld.shared.b32 %r0, [%r62];\n"
+    kernel = lines + store(1, 0, 1)
+    passes(text(kernel, target="sm_80", shared=512), source, found)
+    assert np.array_equal(found, source[::2])
+    finds(text(kernel.replace("[%r62];", "[%r63];"), target="sm_80", shared=512), "nothing waits for it", source, found)

@@ -147,11 +147,11 @@ def bring(machine: Machine, site: Site, at: Offsets, octets: Bytes, thread: int,
     flights.check_free(site, units, thread, write=True)
     words = _words(octets)
     flights.judge(Access(site, places, size, machine, np.full(places.size, thread), write=True, words=words))
-    number = flights.writes(Operation(site, "cp.async.bulk"), places)
+    number = flights.writes(Operation(site, "cp.async.bulk"), places, size)
     state = barriers.at(site, barrier, thread)
 
     def arrive() -> None:
-        flights.wrote(number, places)
+        flights.wrote(number, places, size)
         flights.ended(number)
         machine.shared.store(places, size, words)
         flights.fenced(units)
