@@ -11,8 +11,8 @@ from tabulate import tabulate
 from portkit.errors import HostError, VectorsError
 
 try:
-    from portkit.emulate.amdgcn.replay import comparisons
     from portkit.emulate.core.vectors import Comparison, Origin, read
+    from portkit.emulate.vectors import comparisons
 except ImportError as missing:  # NumPy is an extra
     raise HostError(f"the emulator needs NumPy: {missing}", remedy="pip install 'portkit[run]'") from None
 
@@ -49,7 +49,7 @@ def _check_origin(path: Path, origin: Origin, accept_emulated: bool, architectur
         raise VectorsError(message, place=str(path), remedy="name the file of that architecture")
     if origin.emulated and not accept_emulated:
         message = "recorded by the emulator, not by a GPU: to compare the emulator with itself shows nothing"
-        remedy = "record on a host with an AMD GPU; --accept-emulated tests the way from kernel to file alone"
+        remedy = "record on a host with a GPU; --accept-emulated tests the way from kernel to file alone"
         raise VectorsError(message, place=str(path), remedy=remedy)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "vectors",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Record the results of single instructions of this host's AMD GPU, for portkit emulate --check-vectors.",
+    help="Record the results of single instructions of this host's GPU, for portkit emulate --check-vectors.",
 )
 @click.option(
     "--emulated",

@@ -1,7 +1,7 @@
 """Records the results of single instructions through a Triton kernel with inline assembly.
 
-The kernel is the same for every probe and every AMD GPU: it hands each lane the addresses of its rows to the probe's
-lines, which load operands, run the instruction and store results. On a device it is launched; without one the very
+The kernel is the same for every probe and every GPU: it hands each lane the addresses of its rows to the probe's lines,
+which load operands, run the instruction and store results. On a device it is launched; without one the very
 binary is executed by :mod:`portkit.emulate`, and the recording says so.
 """
 
@@ -22,23 +22,32 @@ from triton.compiler import ASTSource
 
 from portkit import __version__
 from portkit.emulate import run
-from portkit.emulate.amdgcn.architecture import ARCHITECTURES, CDNA
-from portkit.emulate.amdgcn.probes import CLOBBERED, body, operands_for, probes_of, with_named_halves
-from portkit.emulate.amdgcn.replay import ISA
+from portkit.emulate.amdgcn import architecture as amd
+from portkit.emulate.amdgcn import probes as amd_probes
+from portkit.emulate.amdgcn import replay as amd_replay
 from portkit.emulate.core.bytestore import Words
+from portkit.emulate.core.operands import operands_for
 from portkit.emulate.core.vectors import EMULATOR, Origin, Probe, Recording, kind_of
+from portkit.emulate.ptx import architecture as nvidia
+from portkit.emulate.ptx import probes as nvidia_probes
+from portkit.emulate.ptx import replay as nvidia_replay
 from portkit.errors import HostError
 from portkit.model import Status
 from portkit.run.host import probe_host
-
-CONSTRAINTS = tl.constexpr(",".join(["=v", "v", "v", *(f"~{{{name}}}" for name in CLOBBERED)]))
-"""Of the inline assembly: a result that nothing reads, the addresses of operands and results, what is changed."""
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def run_probe(operands, results, WIDTH: tl.constexpr, COUNT: tl.constexpr, ASM: tl.constexpr, LANES: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, N803
+def run_probe(  # type: ignore[no-untyped-def]  # noqa: ANN201
+    operands,  # noqa: ANN001
+    results,  # noqa: ANN001
+    WIDTH: tl.constexpr,  # noqa: N803
+    COUNT: tl.constexpr,  # noqa: N803
+    ASM: tl.constexpr,  # noqa: N803
+    CONSTRAINTS: tl.constexpr,  # noqa: N803
+    LANES: tl.constexpr,  # noqa: N803
+):
     """One probe on one row of operands a lane."""
     row = tl.program_id(0) * LANES + tl.arange(0, LANES)
     source = (operands + row * WIDTH).to(tl.int64)
@@ -63,17 +72,86 @@ class ProbeDevice(Protocol):
         """
 
 
-def _lanes(architecture: str) -> int:
-    return 64 if ARCHITECTURES[architecture].generation in CDNA else 32
+class _Assembly(Protocol):
+    """How an instruction set's probes become inline assembly."""
+
+    isa: str
+    backend: str  # Triton's name of it
+    text: str  # under which Triton's compiled kernels keep the text
+    constraints: str  # a result that nothing reads, the addresses of operands and results, what is changed
+
+    def lanes(self, architecture: str) -> int:
+        """Of a wave."""
+
+    def lines(self, probe: Probe, architecture: str) -> list[str]:
+        """The probe's, and one for the result."""
+
+    def probes(self, architecture: str) -> list[Probe]:
+        """All of an architecture."""
+
+    def other_form(self, probe: Probe, architecture: str) -> Probe | None:
+        """The probe as other versions of the assembler take it."""
+
+    def target(self, architecture: str) -> str | int:
+        """The architecture as Triton names it."""
+
+
+class _Amd:
+    isa, backend, text = amd_replay.ISA, "hip", "amdgcn"
+    constraints = ",".join(["=v", "v", "v", *(f"~{{{name}}}" for name in amd_probes.CLOBBERED)])
+
+    def lanes(self, architecture: str) -> int:
+        return 64 if amd.ARCHITECTURES[architecture].generation in amd.CDNA else 32
+
+    def lines(self, probe: Probe, architecture: str) -> list[str]:
+        return [*amd_probes.body(probe, amd.ARCHITECTURES[architecture], "$1", "$2"), "v_mov_b32 $0, 0"]
+
+    def probes(self, architecture: str) -> list[Probe]:
+        return amd_probes.probes_of(amd.ARCHITECTURES[architecture])
+
+    def other_form(self, probe: Probe, architecture: str) -> Probe | None:
+        """Halves of registers have names or none."""
+        return amd_probes.with_named_halves(probe) if self.lanes(architecture) == 32 else None
+
+    def target(self, architecture: str) -> str | int:
+        return architecture
+
+
+class _Nvidia:
+    isa, backend, text = nvidia_replay.ISA, "cuda", "ptx"
+    constraints = "=r,l,l,~{memory}"
+
+    def lanes(self, architecture: str) -> int:
+        return 32
+
+    def lines(self, probe: Probe, architecture: str) -> list[str]:
+        return [*nvidia_probes.body(probe, "$1", "$2"), "mov.b32 $0, 0;"]
+
+    def probes(self, architecture: str) -> list[Probe]:
+        return nvidia_probes.probes_of(nvidia.ARCHITECTURES[architecture])
+
+    def other_form(self, probe: Probe, architecture: str) -> Probe | None:
+        return None
+
+    def target(self, architecture: str) -> str | int:
+        return int(architecture.removeprefix("sm_"))
+
+
+ASSEMBLIES: dict[str, _Assembly] = {
+    **dict.fromkeys(amd.ARCHITECTURES, _Amd()),
+    **dict.fromkeys(nvidia.ARCHITECTURES, _Nvidia()),
+}
+"""Architecture → how its probes become inline assembly."""
 
 
 def _constants(probe: Probe, architecture: str, width: int) -> dict[str, Any]:
-    lines = body(probe, ARCHITECTURES[architecture], "$1", "$2")
+    assembly = ASSEMBLIES[architecture]
     return {
         "WIDTH": width,
         "COUNT": _words(probe),
-        "ASM": "\n".join([*lines, "v_mov_b32 $0, 0"]),
-        "LANES": _lanes(architecture),
+        "ASM": "\n".join(assembly.lines(probe, architecture)),
+        "CONSTRAINTS": assembly.constraints,
+        "LANES": assembly.lanes(architecture),
     }
 
 
@@ -82,22 +160,20 @@ def _words(probe: Probe) -> int:
 
 
 class Hardware:
-    """The AMD GPU of this host."""
+    """The GPU of this host."""
 
     def __init__(self, device: int = 0) -> None:
         host = probe_host()
         found = {each.index: each for each in host.devices}
         if device not in found:
             raise HostError(
-                "no GPU is here that torch can use", remedy="run this on a host with an AMD GPU; see portkit doctor"
+                "no GPU is here that torch can use", remedy="run this on a host with a GPU; see portkit doctor"
             )
-        if torch.version.hip is None:
-            message = f"{found[device].name} is NVIDIA's; only AMD's instructions can be recorded so far"
-            raise HostError(message, remedy="run this on a host with an AMD GPU")
         architecture = found[device].architecture
         _need_emulated(architecture)
         driver = " ".join(filter(None, (host.driver, host.toolkit)))
-        self.origin = Origin(ISA, architecture, found[device].name, False, driver or None, host.triton, __version__)
+        isa = ASSEMBLIES[architecture].isa
+        self.origin = Origin(isa, architecture, found[device].name, False, driver or None, host.triton, __version__)
 
     def results(self, probe: Probe, operands: Words) -> Words:
         """Launch the probe's kernel."""
@@ -116,35 +192,38 @@ class Emulated:
 
     def __init__(self, architecture: str) -> None:
         _need_emulated(architecture)
-        self.origin = Origin(ISA, architecture, EMULATOR, True, None, triton.__version__, __version__)
+        isa = ASSEMBLIES[architecture].isa
+        self.origin = Origin(isa, architecture, EMULATOR, True, None, triton.__version__, __version__)
 
     def results(self, probe: Probe, operands: Words) -> Words:
         """Compile the probe's kernel, and execute its assembly text."""
-        architecture, lanes = self.origin.architecture, _lanes(self.origin.architecture)
+        architecture = self.origin.architecture
+        lanes = ASSEMBLIES[architecture].lanes(architecture)
         text = _built(probe, architecture, operands.shape[1])
         results: Words = np.zeros((len(operands), _words(probe)), np.uint32)
-        done = run(text, architecture, (len(operands) // lanes,), [np.ascontiguousarray(operands), results])
+        done = run(text, architecture, (len(operands) // lanes,), [np.ascontiguousarray(operands), results], 1)
         if done.outcome.status is not Status.PASSED:
             raise ProbeRefusedError(f"{done.outcome.status}: {done.outcome.message}")
         return results
 
 
 def _need_emulated(architecture: str) -> None:
-    if architecture not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
+    if architecture not in ASSEMBLIES:
+        known = ", ".join(ASSEMBLIES)
         raise HostError(
             f"{architecture} is not emulated, so nothing could be held against it", remedy=f"one of {known}"
         )
 
 
 def _built(probe: Probe, architecture: str, width: int) -> str:
-    """Assembly text of a probe's kernel."""
+    """Text of a probe's kernel."""
     constants = _constants(probe, architecture, width)
     types = {"operands": "*i32", "results": "*i32", **dict.fromkeys(constants, "constexpr")}
     source = ASTSource(run_probe, types, constexprs=constants)
-    target = GPUTarget("hip", architecture, constants["LANES"])
+    assembly = ASSEMBLIES[architecture]
+    target = GPUTarget(assembly.backend, assembly.target(architecture), constants["LANES"])
     with _refusals(probe):
-        return str(triton.compile(source, target=target, options={"num_warps": 1}).asm["amdgcn"])
+        return str(triton.compile(source, target=target, options={"num_warps": 1}).asm[assembly.text])
 
 
 @contextlib.contextmanager
@@ -173,7 +252,8 @@ def record(device: ProbeDevice, probes: Sequence[Probe] | None = None, progress:
         probes: those to run; all where None.
         progress: told number, total and name before each.
     """
-    chosen = probes_of(ARCHITECTURES[device.origin.architecture]) if probes is None else list(probes)
+    architecture = device.origin.architecture
+    chosen = ASSEMBLIES[architecture].probes(architecture) if probes is None else list(probes)
     operands: dict[str, Words] = {probe.operands: operands_for(probe.sources) for probe in chosen}
     results: dict[str, Words] = {}
     refused: dict[str, str] = {}
@@ -190,11 +270,12 @@ def record(device: ProbeDevice, probes: Sequence[Probe] | None = None, progress:
 
 
 def _results(device: ProbeDevice, probe: Probe, operands: Words) -> tuple[Probe, Words]:
-    """Results of a probe, in the form that this Triton's assembler takes: halves of registers have names or none."""
+    """Results of a probe, in the form that this Triton's assembler takes."""
     try:
         return probe, device.results(probe, operands)
     except ProbeRefusedError:
-        named = with_named_halves(probe) if _lanes(device.origin.architecture) == 32 else None
+        architecture = device.origin.architecture
+        named = ASSEMBLIES[architecture].other_form(probe, architecture)
         if named is None:
             raise
         return named, device.results(named, operands)

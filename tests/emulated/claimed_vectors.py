@@ -8,7 +8,8 @@ import sys
 import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES
-from portkit.emulate.amdgcn.probes import operands_for, probes_of
+from portkit.emulate.amdgcn.probes import probes_of
+from portkit.emulate.core.operands import operands_for
 from portkit.model import Device, Host
 from portkit.run import instruction_vectors as vectors
 from portkit.run.capture import Recorder

@@ -1,4 +1,4 @@
-"""Ten kernels, and what deleting single instructions of them does.
+"""Ten kernels, two more of PTX alone, and what deleting single instructions of them does.
 
 A deletion is detected by the checker (a finding, a fault, a launch that does not end), or by the bits of the
 buffers, which differ from those of the whole kernel on normal or on extreme inputs. Beside that stands whether the
@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import mutants_ptx
 import numpy as np
 import row_kernels
 import test_attention
 import test_kernel_kinds
 import test_matmul
+import test_ptx_matrix_kernels
 from compiled import Built, build, from_bf16, to_bf16
 from needed import Meeting, Record, barrier_is_needed, meetings, wait_is_needed
 from survivors import Effects, class_of, effects_of
@@ -32,6 +34,10 @@ from portkit.emulate.amdgcn.isa.registry import base_name, compile_instruction
 from portkit.emulate.amdgcn.launch import Launch, load
 from portkit.emulate.amdgcn.waits import waits_of
 from portkit.emulate.core.findings import Halt, outcome_of
+from portkit.emulate.ptx import check as ptx_check
+from portkit.emulate.ptx import launch as ptx_launch
+from portkit.emulate.ptx.execute import Code as PtxCode
+from portkit.emulate.ptx.launch import Launch as PtxLaunch
 
 ROOT = Path(__file__).parents[2]
 INPUTS = ("normal", "extreme", "wide", "short", "shorter", "tiny")
@@ -68,6 +74,12 @@ def floats(random: np.random.Generator, kind: str, *shape: int) -> np.ndarray:
         edges = np.array([0.0, -0.0, 1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan, 1e20, -70000.0, 88.0, -104.0])
         x = np.where(random.random(shape) < 0.1, random.choice(edges, shape), x).astype(np.float32)
     return x * np.float32(40) if kind == "wide" else x
+
+
+def halves(random: np.random.Generator, kind: str, *shape: int) -> np.ndarray:
+    """The same in float16, where the largest are infinite."""
+    with np.errstate(over="ignore"):
+        return floats(random, kind, *shape).astype(np.float16)
 
 
 def size_of(kind: str, most: int) -> int:
@@ -193,6 +205,35 @@ def quotients(architecture: str) -> Case:
     return Case("quotients", kernel, (1,), make)
 
 
+def pipelined(architecture: str) -> Case:
+    """Tiles in stages: copied asynchronously, multiplied by the matrix unit that the architecture has."""
+    signature = dict.fromkeys(("a_ptr", "b_ptr"), "*fp16") | {"c_ptr": "*fp32", "N": "i32", "K": "i32"}
+    constants = {"BM": 64, "BN": 64, "BK": 32, "ACC": test_matmul.tl.float32}
+    kernel = build(test_ptx_matrix_kernels.matmul, architecture, signature, constants, num_stages=3)
+
+    def make(random: np.random.Generator, kind: str) -> list:
+        depth = {"tiny": 32, "shorter": 64, "short": 96}.get(kind, 160)
+        a, b = (halves(random, kind, 64, depth) for _ in range(2))
+        return [a, b, np.zeros((64, 64), np.float32), 64, depth]
+
+    return Case("pipelined", kernel, (1,), make)
+
+
+def described(architecture: str) -> Case:
+    """Tiles that are copied by tensor descriptors."""
+    signature = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16") | dict.fromkeys("MNK", "i32")
+    constants = {"BM": 64, "BN": 32, "BK": 64, "WS": False}
+    kernel = build(test_ptx_matrix_kernels.described, architecture, signature, constants, num_stages=3)
+
+    def make(random: np.random.Generator, kind: str) -> list:
+        rows, depth = {"tiny": (8, 8), "short": (72, 136)}.get(kind, (64, 200))
+        a, b = halves(random, kind, rows, depth), halves(random, kind, 32, depth)
+        scratch = np.zeros(1 << 12, np.uint8)
+        return [a, b, np.zeros((rows, 32), np.float16), rows, 32, depth, scratch]
+
+    return Case("described", kernel, (2,), make)
+
+
 CASES: dict[str, Callable[[str], Case]] = {
     case.__name__: case
     for case in (
@@ -209,6 +250,23 @@ CASES: dict[str, Callable[[str], Case]] = {
     )
 }
 ARCHITECTURES = ("gfx942", "gfx1201", "gfx950", "gfx1100")
+
+PTX_CASES: dict[str, Callable[[str], Case]] = {
+    **CASES,
+    **{case.__name__: case for case in (pipelined, described)},
+}
+"""The same kernels, and those whose copies and products are asynchronous."""
+
+PTX_ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
+
+
+def first_architecture(name: str, vendor: str) -> str:
+    """On which of a vendor's architectures a case runs where none is asked for."""
+    if vendor == "amd":
+        return ARCHITECTURES[list(CASES).index(name) % len(ARCHITECTURES)]
+    if name == "described":
+        return "sm_90"
+    return PTX_ARCHITECTURES[list(PTX_CASES).index(name) % len(PTX_ARCHITECTURES)]
 
 
 # -- mutants
@@ -229,10 +287,17 @@ class Ran:
         return all(a.tobytes() == b.tobytes() for a, b in zip(self.buffers, other.buffers, strict=True))
 
 
-def launch_of(case: Case, code: Code, kind: str, options: Options | None = None) -> Launch:
+def load_of(case: Case) -> Code | PtxCode:
+    """The code of a case."""
+    text = case.built.text
+    return ptx_launch.load(text) if case.built.architecture.startswith("sm_") else load(text)
+
+
+def launch_of(case: Case, code: Code | PtxCode, kind: str, options: Options | None = None) -> Launch | PtxLaunch:
     """A launch of some code on a case's inputs."""
     values = case.make(np.random.default_rng(9), kind)
-    return Launch(code, case.grid, values, case.built.waves, case.built.shared_bytes, options or Options())
+    of = PtxLaunch if isinstance(code, PtxCode) else Launch
+    return of(code, case.grid, values, case.built.waves, case.built.shared_bytes, options or Options())
 
 
 def execute(case: Case, code: Code, kind: str, options: Options | None = None) -> Ran:
@@ -241,7 +306,7 @@ def execute(case: Case, code: Code, kind: str, options: Options | None = None) -
     halt = None
     try:
         if launch.options.check:
-            launch.run_checked(judge(code))
+            launch.run_checked(ptx_check.judge(code) if isinstance(code, PtxCode) else judge(code))
         else:
             launch.run()
     except Halt as error:
@@ -277,6 +342,8 @@ def _off(left: np.ndarray, right: np.ndarray) -> bool:
 
 def kind_of(code: Code, index: int) -> str:
     """``barrier``, ``wait``, ``hint`` or ``other``."""
+    if isinstance(code, PtxCode):
+        return mutants_ptx.kind_of(code, index)
     instruction = code.compiled[index].instruction
     name = base_name(instruction.mnemonic)
     if name.startswith("s_barrier"):
@@ -288,6 +355,8 @@ def kind_of(code: Code, index: int) -> str:
 
 def without(code: Code, index: int) -> Code:
     """The program with one instruction replaced by one that does nothing."""
+    if isinstance(code, PtxCode):
+        return mutants_ptx.without(code, index)
     old = code.compiled[index].instruction
     nothing = dataclasses.replace(old, mnemonic="s_nop", operands=("0",), modifiers={}, second=None)
     compiled = list(code.compiled)
@@ -335,10 +404,10 @@ def chosen(code: Code, reached: set[int], count: int, seed: int = 0) -> list[int
 
 def mutants(case: Case, count: int, pick: Callable[[Code, set[int], int], Sequence[int]] = chosen) -> Iterator[Mutant]:
     """Delete instructions one by one."""
-    code = load(case.built.text)
+    code = load_of(case)
     whole = [execute(case, code, kind) for kind in INPUTS]
     assert all(ran.status == "passed" for ran in whole), (case.name, [ran.kinds for ran in whole])
-    explain = Explained(case, code)
+    explain = (PtxExplained if isinstance(code, PtxCode) else Explained)(case, code)
     for index in pick(code, executed(case, code), count):
         site, mutant = code.compiled[index].instruction.site, without(code, index)
         found = Mutant(case.name, case.built.architecture, kind_of(code, index), site.text, site.line, "")
@@ -396,6 +465,30 @@ class Explained:
             return dataclasses.replace(found, explained=class_of(self.effects, index))
         decide = barrier_is_needed if found.kind == "barrier" else wait_is_needed
         return dataclasses.replace(found, needed=any(decide(record, met, index) for record, met in self.records))
+
+
+class PtxExplained:
+    """The same of PTX."""
+
+    def __init__(self, case: Case, code: PtxCode) -> None:
+        self.case, self.code = case, code
+
+    def survivor(self, found: Mutant, index: int) -> Mutant:
+        """The mutant with what is known of it."""
+        if found.kind == "other":
+            launches = [launch_of(self.case, self.code, kind) for kind in INPUTS]
+            return dataclasses.replace(found, explained=mutants_ptx.class_of(self.code, index, launches))
+        return dataclasses.replace(found, needed=mutants_ptx.is_fence(self.code, index) or self._ordered(index))
+
+    def _ordered(self, index: int) -> bool:
+        """Whether, without it, some order of warps leaves other bits."""
+        code = mutants_ptx.without(self.code, index)
+        orders = [Options(order=order, check=False) for order in (Order.FORWARD, Order.REVERSE)]
+        return any(
+            not execute(self.case, code, kind, options).equal(execute(self.case, self.code, kind))
+            for kind in INPUTS
+            for options in orders
+        )
 
 
 def rates(found: Sequence[Mutant]) -> str:

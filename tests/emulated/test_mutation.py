@@ -8,7 +8,7 @@ import functools
 import numpy as np
 import pytest
 from assembly import kernel
-from mutants import CASES, Explained, kind_of, mutants
+from mutants import CASES, PTX_CASES, Explained, kind_of, mutants
 from needed import Record, barrier_is_needed, meetings, wait_is_needed
 from survivors import CLASSES, class_of, effects_of
 
@@ -34,6 +34,19 @@ def test_every_needed_barrier_and_wait(name, architecture):
     assert {item.kind for item in found} == {"barrier", "wait"}
     assert not [item for item in found if item.needed]
     assert sum(item.needed is False for item in found) <= 2
+
+
+@pytest.mark.parametrize(("name", "architecture"), [("softmax", "sm_90"), ("described", "sm_90")])
+def test_every_needed_barrier_and_wait_of_ptx(name, architecture):
+    found = list(mutants(PTX_CASES[name](architecture), 0, barriers_and_waits))
+    assert len(found) >= 3
+    assert not [item for item in found if not item.by and item.needed]
+
+
+def test_most_deletions_of_ptx():
+    found = [item for item in mutants(PTX_CASES["scan_and_sort"]("sm_90"), 12) if item.kind == "other"]
+    assert len(found) == 12
+    assert sum(bool(item.by) for item in found) >= 9, found
 
 
 def test_the_replay_agrees_with_the_checker():

@@ -11,6 +11,7 @@ from portkit.cli import main
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES
 from portkit.emulate.amdgcn.probes import probes_of
 from portkit.emulate.core.vectors import EMULATOR, Probe, read, write
+from portkit.emulate.vectors import comparisons
 from portkit.model import Device, Host
 from portkit.run import instruction_vectors
 from portkit.run.instruction_vectors import Emulated, record
@@ -85,7 +86,8 @@ def test_instruction_that_the_assembler_refuses_is_named():
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(instruction_vectors, "probes_of", lambda architecture: chosen(architecture.name, ["v_add_f32"]))
+    assembly = type(instruction_vectors.ASSEMBLIES["gfx1100"])
+    monkeypatch.setattr(assembly, "probes", lambda self, architecture: chosen(architecture, ["v_add_f32"]))
 
 
 @pytest.mark.usefixtures("few")
@@ -109,12 +111,25 @@ def test_no_gpu(monkeypatch, tmp_path, capsys):
     assert not (tmp_path / "x").exists()
 
 
-def test_gpu_of_nvidia(monkeypatch, tmp_path, capsys):
+def test_nvidia_gpu_is_the_origin(monkeypatch):
     h200 = Device(0, "NVIDIA H200", "h200", "sm_90", 150 << 30, 132, "0" * 8)
     monkeypatch.setattr(instruction_vectors, "probe_host", lambda: host(h200))
-    monkeypatch.setattr(instruction_vectors.torch.version, "hip", None)
-    assert main(["selftest", "--isa-vectors", str(tmp_path / "x")]) == 2
-    assert "NVIDIA H200 is NVIDIA's; only AMD's instructions can be recorded so far" in capsys.readouterr().err
+    origin = instruction_vectors.Hardware().origin
+    assert (origin.isa, origin.architecture, origin.device, origin.emulated) == ("ptx", "sm_90", "NVIDIA H200", False)
+
+
+PTX_PROBES = ("add.rz.f32", "ex2.approx.f32", "cvt.rn.satfinite.e4m3x2.f32", "fma.rn.f64", "setp.geu.f32", "max.bf16x2")
+
+
+@pytest.mark.parametrize("architecture", ["sm_89", "sm_90"])
+def test_ptx_from_the_kernel_to_the_comparison(architecture):
+    """The very kernel that would run on a device gives what the emulator's own kernel gives."""
+    probes = [
+        each for each in instruction_vectors.ASSEMBLIES[architecture].probes(architecture) if each.name in PTX_PROBES
+    ]
+    made = record(Emulated(architecture), probes[: 6 if architecture == "sm_90" else 2])
+    assert made.refused == {}
+    assert all(each.equal + each.nans == each.values for each in comparisons(made, "own"))
 
 
 def test_gpu_of_an_architecture_that_is_not_emulated(monkeypatch, tmp_path, capsys):
@@ -143,7 +158,7 @@ def test_amd_gpu_is_the_origin(monkeypatch):
         (["selftest", "--emulated", "gfx942"], "goes with --isa-vectors"),
         (["selftest", "--isa-vectors", "{}/x", "--folder", "{}"], "--folder is for the report of the checks"),
         (["selftest", "--isa-vectors", "{}/none/x", "--emulated", "gfx942"], "there is no folder"),
-        (["selftest", "--isa-vectors", "{}/x", "--emulated", "sm_90"], "sm_90 is not emulated"),
+        (["selftest", "--isa-vectors", "{}/x", "--emulated", "sm_70"], "sm_70 is not emulated"),
     ],
 )
 def test_bad_input(arguments, message, tmp_path, capsys):

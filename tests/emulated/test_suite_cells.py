@@ -16,13 +16,15 @@ from portkit.run.jobs import Limits
 from portkit.run.session import Session, chains_for
 
 SUITE = Path(__file__).parents[2] / "suite.yaml"
-TARGETS = ("mi300x", "mi355x", "rx7900xtx", "rx9070xt")
+TARGETS = ("mi300x", "mi355x", "rx7900xtx", "rx9070xt", "h100", "b200")
 SELECTED = {
     "rms_norm_fp8[mi300x-4x2880-bfloat16-w4-emulated]",  # another 8-bit format than elsewhere
     "rms_norm_fp8[rx9070xt-4x2880-bfloat16-w4-emulated]",
     "scatter_add[rx7900xtx-9x20x1024x1-bfloat16-w4-emulated]",  # atomics by compare-and-swap
     "fused_moe_gate[mi355x-70x8x2-bfloat16-w4-emulated]",
     "sampling[mi300x-3x1000-bfloat16-w8-emulated]",
+    "scatter_add[h100-9x20x1024x1-bfloat16-w4-emulated]",
+    "sampling[b200-3x1000-bfloat16-w8-emulated]",
 }
 
 

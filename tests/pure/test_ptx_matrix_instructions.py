@@ -426,3 +426,81 @@ def test_tensor_memory_needs_its_waits(change, part):
 def test_pairs_of_blocks_are_refused():
     done = launch(tensor_memory().replace("cta_group::1", "cta_group::2"), *tensor_operands())
     assert (done.outcome.status, "cluster" in done.outcome.message) == ("unsupported", True)
+
+
+# -- rows that few kernels need
+
+
+def test_a_matrix_is_transposed_between_registers():
+    rows, found = random_words(32, 1), empty(32, 1)
+    lines = load(0, 0, 1) + "movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r0;\n" + store(1, 1, 1)
+    passes(text(lines), rows, found)
+    expected = rows.view(np.uint16).reshape(8, 8).T
+    assert np.array_equal(found.view(np.uint16).reshape(8, 8), expected)
+
+
+def test_a_plain_bulk_copy_goes_both_ways():
+    source, target = random_words(128), empty(128)
+    lines = BARRIER + "@%p0 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r63], 512; mov.u32 %r70, 512;\n"
+    lines += "@%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r60], [%rd0], %r70, [%r63];\n"
+    lines += "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r63];\n" + WAIT
+    lines += "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r60], %r70;\n"
+    lines += "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\n"
+    passes(text(lines, threads=128, shared=8192), source, target)
+    assert np.array_equal(target, source)
+
+
+def test_phases_are_asked_for_without_waiting():
+    found = empty(128, 2)
+    lines = (
+        BARRIER + "mbarrier.test_wait.parity.shared::cta.b64 %p1, [%r63], 0; selp.u32 %r0, 1, 0, %p1;\nbar.sync 0;\n"
+    )
+    lines += "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r63];\nbar.sync 0;\n"
+    lines += "mbarrier.test_wait.parity.shared::cta.b64 %p1, [%r63], 0; selp.u32 %r1, 1, 0, %p1;\nbar.sync 0;\n"
+    lines += "@%p0 mbarrier.inval.shared::cta.b64 [%r63];\n" + store(0, 0, 2)
+    passes(text(lines, threads=128, shared=8192), found)
+    assert np.array_equal(found, np.tile(np.array([[0, 1]], np.uint32), (128, 1)))
+
+
+@pytest.mark.parametrize(
+    ("lines", "part"),
+    [
+        ("mbarrier.arrive.shared::cta.b64 _, [%r63];\n", "expects 1 more"),
+        ("@%p0 mbarrier.arrive.shared::cta.b64 _, [%r63+8];\n", "not initialised"),
+        ("@%p0 mbarrier.init.shared::cta.b64 [%r63+8], 0;\n", "expects 0 arrivals"),
+    ],
+)
+def test_misused_barriers_are_found(lines, part):
+    finds(text(BARRIER + lines, threads=128, shared=8192), part, empty(4))
+
+
+def test_rows_are_copied_to_all_quarters_of_tensor_memory():
+    rows, found = random_words(32, 4), empty(128, 4)
+    lines = BARRIER.replace("4096", "6144") + "setp.lt.u32 %p3, %r90, 32;\n"
+    lines += "@%p3 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r63+8], 32;\nbar.sync 0;\n"
+    lines += "ld.shared.b32 %r80, [%r63+8]; bar.sync 0;\nshr.u32 %r81, %r90, 5; shl.b32 %r81, %r81, 21;\n"
+    lines += "add.u32 %r82, %r80, %r81;\nmul.wide.u32 %rd30, %r90, 16; add.u64 %rd31, %rd0, %rd30;\n"
+    lines += "shl.b32 %r61, %r90, 4; add.u32 %r62, %r60, %r61;\n"
+    lines += f"@%p3 ld.global.v4.b32 {words(0, 4)}, [%rd31];\n@%p3 st.shared.v4.b32 [%r62], {words(0, 4)};\n"
+    lines += PROXY + "bar.sync 0;\nshr.u32 %r64, %r60, 4; cvt.u64.u32 %rd32, %r64;\n"
+    lines += f"or.b64 %rd33, %rd32, {8 << 16 | 8 << 32 | 1 << 46};\n"
+    lines += "@%p0 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r80], %rd33;\n"
+    lines += "@%p0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r63];\n" + WAIT
+    lines += f"tcgen05.ld.sync.aligned.32x32b.x4.b32 {words(20, 4)}, [%r82];\ntcgen05.wait::ld.sync.aligned;\n"
+    lines += store(1, 20, 4) + "bar.sync 0;\n@%p3 tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
+    lines += "@%p3 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r80, 32;\n"
+    passes(text(lines, target="sm_100a", threads=128, shared=8192), rows, found)
+    assert np.array_equal(found, np.tile(rows, (4, 1)))
+
+
+def test_neighbours_of_four_bytes_belong_to_groups_of_their_own():
+    source, found = random_words(64), empty(32)
+    lines = "mov.u32 %r60, tile; shl.b32 %r61, %r90, 3; add.u32 %r62, %r60, %r61; add.u32 %r63, %r62, 4;\n"
+    lines += "mul.wide.u32 %rd30, %r90, 8; add.u64 %rd31, %rd0, %rd30; add.u64 %rd32, %rd31, 4;\n"
+    lines += "cp.async.ca.shared.global [%r62], [%rd31], 4;\ncp.async.commit_group;\n"
+    lines += "cp.async.ca.shared.global [%r63], [%rd32], 4;\ncp.async.commit_group;\ncp.async.wait_group 1;\n"
+    lines += "ld.shared.b32 %r0, [%r62];\n"
+    kernel = lines + store(1, 0, 1)
+    passes(text(kernel, target="sm_80", shared=512), source, found)
+    assert np.array_equal(found, source[::2])
+    finds(text(kernel.replace("[%r62];", "[%r63];"), target="sm_80", shared=512), "nothing waits for it", source, found)

@@ -14,9 +14,10 @@ import numpy as np
 from portkit.cli import main
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES
 from portkit.emulate.amdgcn.isa.registry import all_entries
-from portkit.emulate.amdgcn.probes import operands_for, probes_of, with_named_halves
+from portkit.emulate.amdgcn.probes import probes_of, with_named_halves
 from portkit.emulate.amdgcn.replay import results_of
 from portkit.emulate.core import vectors
+from portkit.emulate.core.operands import operands_for
 from portkit.emulate.core.vectors import Bound, Origin, Probe, Recording, compare, read, write
 from portkit.errors import VectorsError
 
@@ -149,7 +150,7 @@ def test_folder_instead_of_a_file(tmp_path, capsys):
         write(tmp_path, recording(("v_add_f32",)))
 
 
-@pytest.mark.parametrize("origin", [{"isa": "ptx", "architecture": "sm_90"}, {"architecture": "gfx1030"}])
+@pytest.mark.parametrize("origin", [{"isa": "ptx", "architecture": "sm_70"}, {"architecture": "gfx1030"}])
 def test_architecture_that_is_not_emulated(made, tmp_path, capsys, origin):
     path = tmp_path / "other.vectors"
     write(path, replace(made, origin=replace(GPU, **origin)))

@@ -9,9 +9,10 @@ import numpy as np
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES, CDNA, Architecture
 from portkit.emulate.amdgcn.isa.registry import Approximation, all_entries
 from portkit.emulate.amdgcn.launch import run
-from portkit.emulate.amdgcn.probes import body, without_signs
+from portkit.emulate.amdgcn.probes import body
 from portkit.emulate.core.bytestore import Words
 from portkit.emulate.core.launch import Options
+from portkit.emulate.core.operands import without_signs
 from portkit.emulate.core.vectors import (
     Array,
     Bound,

@@ -147,11 +147,11 @@ def bring(machine: Machine, site: Site, at: Offsets, octets: Bytes, thread: int,
     flights.check_free(site, units, thread, write=True)
     words = _words(octets)
     flights.judge(Access(site, places, size, machine, np.full(places.size, thread), write=True, words=words))
-    number = flights.writes(Operation(site, "cp.async.bulk"), places)
+    number = flights.writes(Operation(site, "cp.async.bulk"), places, size)
     state = barriers.at(site, barrier, thread)
 
     def arrive() -> None:
-        flights.wrote(number, places)
+        flights.wrote(number, places, size)
         flights.ended(number)
         machine.shared.store(places, size, words)
         flights.fenced(units)
@@ -216,6 +216,8 @@ class BulkGroups:
 
     def _end(self, store: _Store) -> None:
         self.flights.has_read(store.units)
+        own = np.full(store.units.size, store.thread)
+        self.flights.judge(Access(store.site, store.units << 4, _UNIT, self.machine, own, write=False))
         store.perform()
 
     def finish(self) -> None:

@@ -66,7 +66,7 @@ class Copies:
         access = Access(site, places, size, machine, own, write=True, words=words)
         self.flights.check_unread(access)
         self.flights.judge(access)
-        number = self.flights.writes(Operation(site, "cp.async"), places)
+        number = self.flights.writes(Operation(site, "cp.async"), places, size)
         self.out.append(_Copy(site, number, own, self.committed[own], places, size, words))
 
     def commit(self) -> None:
@@ -101,7 +101,7 @@ class Copies:
 
     def _end(self, copy: _Copy) -> None:
         """Its writes are seen by the async proxy too: Triton fences none of them on their way to ``wgmma``."""
-        self.flights.wrote(copy.number, copy.places)
+        self.flights.wrote(copy.number, copy.places, copy.size)
         access = Access(copy.site, copy.places, copy.size, self.machine, copy.threads, write=True, words=copy.words)
         self.flights.judge(access)
         self.machine.shared.store(copy.places, copy.size, copy.words)

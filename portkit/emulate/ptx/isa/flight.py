@@ -25,6 +25,9 @@ UNIT = 16
 
 _SHIFT = 4
 
+_WORD = 4
+"""Bytes of the smallest copy: neighbours may belong to other stages of a pipeline."""
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -48,7 +51,7 @@ class Flights:
         self._written: NDArray[np.int32] = np.zeros(units, np.int32)  # barriers that its block had passed by then
         self._passed: NDArray[np.int32] = np.zeros(len(machine.groups), np.int32)
         self._readers: NDArray[np.int16] = np.zeros(units, np.int16)
-        self._writers: NDArray[np.int32] = np.zeros(units, np.int32)  # number of the operation that writes
+        self._writers: NDArray[np.int32] = np.zeros(units * UNIT // _WORD, np.int32)  # by word: who writes it
         self._operations: dict[int, Operation] = {}
         self._reading = self._count = 0
         self._last_reader: Operation | None = None
@@ -61,7 +64,7 @@ class Flights:
         """Judge an access of threads, and note what it writes."""
         units = access.at >> _SHIFT
         if self._operations:
-            self._refuse_unwritten(units, access)
+            self._refuse_unwritten(access)
         if access.write:
             self.check_unread(access)
             self._unseen[units] = access.threads + 1
@@ -69,8 +72,8 @@ class Flights:
         if self._others:
             self._others(access)
 
-    def _refuse_unwritten(self, units: Offsets, access: Access) -> None:
-        number = self._writers[units]
+    def _refuse_unwritten(self, access: Access) -> None:
+        number = self._writers[_words(access.at, access.size)].reshape(access.at.size, -1).max(axis=1)
         if number.any():
             first = int(np.argmax(number != 0))
             raise _missing(self._operations[int(number[first])], "still writes", access, first)
@@ -87,17 +90,17 @@ class Flights:
 
     # -- operations
 
-    def writes(self, operation: Operation, places: Offsets) -> int:
-        """Begin to write the units of some offsets; gives the number by which it ends."""
+    def writes(self, operation: Operation, places: Offsets, size: int) -> int:
+        """Begin to write ``size`` bytes at each of some offsets; gives the number by which it ends."""
         self._count += 1
         self._operations[self._count] = operation
-        self._writers[places >> _SHIFT] = self._count
+        self._writers[_words(places, size)] = self._count
         return self._count
 
-    def wrote(self, number: int, places: Offsets) -> None:
-        """An operation has written these of its units; the others are still out."""
-        units = places >> _SHIFT
-        own = units[self._writers[units] == number]
+    def wrote(self, number: int, places: Offsets, size: int) -> None:
+        """An operation has written these of its bytes; the others are still out."""
+        words = _words(places, size)
+        own = words[self._writers[words] == number]
         self._writers[own] = 0
 
     def ended(self, number: int) -> None:
@@ -166,7 +169,7 @@ class Flights:
         """
         access = Access(site, units << _SHIFT, UNIT, self.machine, np.full(units.size, thread), write=write)
         if self._operations:
-            self._refuse_unwritten(units, access)
+            self._refuse_unwritten(access)
         if write:
             self.check_unread(access)
 
@@ -178,6 +181,12 @@ class Flights:
         """
         if self._reading:
             self._refuse_read(access.at >> _SHIFT, access)
+
+
+def _words(at: Offsets, size: int) -> Offsets:
+    """Words that accesses touch, one row an access where there are several."""
+    first = at >> 2
+    return first if size <= _WORD else first[:, None] + np.arange(size // _WORD)
 
 
 def _missing(operation: Operation, does: str, access: Access, which: int) -> Fault:

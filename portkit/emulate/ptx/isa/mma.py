@@ -19,9 +19,9 @@ from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import LANES, Array, Machine
 from portkit.emulate.ptx.matrix import fragments
 from portkit.emulate.ptx.matrix.formats import FORMATS, Format
-from portkit.emulate.ptx.matrix.models import warp_model
+from portkit.emulate.ptx.matrix.models import through_halves, warp_model
 from portkit.emulate.ptx.matrix.scales import BlockScales
-from portkit.emulate.ptx.matrix.sums import multiply, multiply_integers
+from portkit.emulate.ptx.matrix.sums import multiply, multiply_integers, multiply_through_halves
 from portkit.emulate.ptx.program import Operand
 from portkit.emulate.ptx.types import Type
 
@@ -141,14 +141,15 @@ def _floats(decoder: Decoder, shape: Shape, left: Format, right: Format, result:
     if decoder.one_of("block_scale"):
         return _scaled(decoder, shape, left, right)
     decoder.ignore("kind::f8f6f4")
+    total = multiply_through_halves if through_halves(decoder.architecture, left) else multiply
     if result == "f16":
         half = model.into_half()
         return _step(
-            decoder, shape, left, right, lambda a, b, c: multiply(left.terms(a), right.terms(b), c, half), halves=True
+            decoder, shape, left, right, lambda a, b, c: total(left.terms(a), right.terms(b), c, half), halves=True
         )
 
     def product(a: Array, b: Array, c: Array) -> Array:
-        return multiply(left.terms(a), right.terms(b), c.view(np.float32), model).view(np.uint32)
+        return total(left.terms(a), right.terms(b), c.view(np.float32), model).view(np.uint32)
 
     return _step(decoder, shape, left, right, product)
 

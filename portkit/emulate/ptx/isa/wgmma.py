@@ -107,14 +107,16 @@ class Products(PendingRegisters):
         for site, thread, group, units in self._reads:
             if chosen[thread] and group < self.committed[thread] - but:
                 self.flights.has_read(units)
-                self.flights.judge(self._last_access(site, thread, units))
+                self._judge_last(site, thread, units)
             else:
                 left.append((site, thread, group, units))
         self._reads = left
 
-    def _last_access(self, site: Site, thread: int, units: Offsets) -> Access:
-        """A product may read until the wait for it."""
-        return Access(site, units << 4, UNIT, self.machine, np.full(units.size, thread), write=False)
+    def _judge_last(self, site: Site, thread: int, units: Offsets) -> None:
+        """A product may read until all warps of its group have waited for it; the first and the last stand for them."""
+        whole = self.machine.per_group % (LANES * _WARPS) == 0
+        for each in (thread, thread // (LANES * _WARPS) * LANES * _WARPS + LANES * (_WARPS - 1))[: 1 + whole]:
+            self.flights.judge(Access(site, units << 4, UNIT, self.machine, np.full(units.size, each), write=False))
 
 
 # -- the product

@@ -18,7 +18,7 @@ def warp_model(architecture: Architecture, left: Format) -> Model:
     """Of ``mma.sync`` with results of float32.
 
     Up to sm_89 an instruction is two of half the depth. On sm_90 and sm_100 one of 8-bit floats is made of those of
-    float16, so it keeps more bits than ``wgmma``.
+    float16, so it keeps more bits than ``wgmma``: see ``through_halves``.
     """
     if architecture.number < 80:
         return Model(8, 24)
@@ -27,6 +27,11 @@ def warp_model(architecture: Architecture, left: Format) -> Model:
     if left.name in _EIGHT:
         return Model(32 if architecture.number >= 120 else 16, 25)
     return Model(8 if left.name == "tf32" else 16, 25)
+
+
+def through_halves(architecture: Architecture, left: Format) -> bool:
+    """Whether ``mma.sync`` of 8-bit floats is two products of float16, and a sum with the addend behind them."""
+    return 90 <= architecture.number < 120 and left.name in {"e4m3", "e5m2"}
 
 
 def group_model(left: Format) -> Model:

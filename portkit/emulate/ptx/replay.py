@@ -1,0 +1,105 @@
+"""Runs probes in the emulator, within a kernel of this module's own, and holds recorded results against them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from portkit.emulate.core.bytestore import Words
+from portkit.emulate.core.launch import Options
+from portkit.emulate.core.vectors import Bound, Comparison, Probe, Recording, compare, kind_of
+from portkit.emulate.ptx.architecture import ARCHITECTURES, Architecture
+from portkit.emulate.ptx.isa.registry import Approximation, all_entries
+from portkit.emulate.ptx.launch import run
+from portkit.emulate.ptx.machine import LANES
+from portkit.emulate.ptx.probes import body
+from portkit.emulate.ptx.types import TYPES
+from portkit.errors import VectorsError
+from portkit.model import Status
+
+ISA = "ptx"
+_EXACT = Approximation("the device's bits")
+_APPROXIMATE = frozenset({"approx", "full"})
+
+
+def comparisons(recording: Recording, name: str) -> Iterator[Comparison]:
+    """Each recorded probe against the emulator.
+
+    Args:
+        recording: of an NVIDIA architecture.
+        name: of the file, for errors.
+
+    Raises:
+        VectorsError: of another instruction set or architecture, or with lines that the emulator can't run.
+    """
+    origin = recording.origin
+    if origin.isa != ISA or origin.architecture not in ARCHITECTURES:
+        message = f"recorded on {origin.architecture} ({origin.isa}), which is not emulated"
+        raise VectorsError(message, place=name, remedy=f"record on one of {', '.join(ARCHITECTURES)}")
+    for probe in recording.probes:
+        if probe.name not in recording.refused:
+            yield _compared(recording, probe, ARCHITECTURES[origin.architecture], name)
+
+
+def _compared(recording: Recording, probe: Probe, architecture: Architecture, name: str) -> Comparison:
+    operands, recorded = recording.operands[probe.operands], recording.results[probe.name]
+    bound = approximation(probe.name)
+    computed = results_of(probe, operands, architecture, name)
+    sizes = None
+    if bound.relative:
+        sizes = np.abs(recorded.view(np.float32).astype(np.float64))
+    return compare(probe, operands, recorded, computed, Bound(bound.ulps, bound.absolute, bound.relative), sizes)
+
+
+def approximation(name: str) -> Approximation:
+    """How far an instruction's results may lie from a device's; only forms that approximate have a bound."""
+    parts = name.split(".")
+    if not _APPROXIMATE & set(parts):
+        return _EXACT
+    last = TYPES[parts[-1]]
+    found = [entry for entry in all_entries()[parts[0]] if not entry.types or last in entry.types]
+    return found[0].approximation or _EXACT if found else _EXACT
+
+
+def results_of(probe: Probe, operands: Words, architecture: Architecture, name: str = "") -> Words:
+    """What the emulator computes: ``[rows, words]``.
+
+    Raises:
+        VectorsError: it can't run the lines.
+    """
+    words = sum(kind_of(kind).words for kind in probe.results)
+    groups = -(-len(operands) // LANES)
+    padded: Words = np.zeros((groups * LANES, operands.shape[1]), np.uint32)
+    padded[: len(operands)] = operands
+    results: Words = np.zeros((groups * LANES, words), np.uint32)
+    text = _kernel(probe, architecture, 4 * operands.shape[1], 4 * words)
+    done = run(text, architecture.name, (groups,), [padded, results], 1, options=Options(check=False))
+    if done.outcome.status is not Status.PASSED:
+        raise VectorsError(f"{probe.name}: {done.outcome.message}", place=name or None)
+    return results[: len(operands)]
+
+
+def _kernel(probe: Probe, architecture: Architecture, source: int, target: int) -> str:
+    """PTX: a thread a row."""
+    lines = "\n".join(body(probe, "%rd2", "%rd3"))
+    return f"""
+.version 8.8
+.target {architecture.name}
+.address_size 64
+.visible .entry probe(.param .u64 operands, .param .u64 results)
+.reqntid {LANES}
+{{
+.reg .b32 %r<3>;
+.reg .b64 %rd<4>;
+ld.param.u64 %rd0, [operands];
+ld.param.u64 %rd1, [results];
+mov.u32 %r0, %tid.x;
+mov.u32 %r1, %ctaid.x;
+mad.lo.s32 %r2, %r1, {LANES}, %r0;
+mad.wide.u32 %rd2, %r2, {source}, %rd0;
+mad.wide.u32 %rd3, %r2, {target}, %rd1;
+{lines}
+ret;
+}}
+"""
