@@ -106,10 +106,15 @@ def narrowed(kind: Type, mode: str) -> Function:
     if kind is Type.BF16:
         return lambda x: bf16_bits(x, mode)
     if kind is Type.F16:
-        return lambda x: rounded(np.asarray(x, np.float64), np.float16, mode).view(np.uint16)
+        return lambda x: _one_nan(x, rounded(np.asarray(x, np.float64), np.float16, mode).view(np.uint16))
     if kind is Type.F32:
         return lambda x: rounded(x, np.float32, mode) if np.asarray(x).dtype == np.float64 else x
     return lambda x: np.asarray(x).astype(np.float64)
+
+
+def _one_nan(x: Array, bits: Array) -> Array:
+    """The NaN that devices make of any, in float16."""
+    return np.where(np.isnan(x), np.uint16(0x7FFF), bits)
 
 
 def _float_to_float(decoder: Decoder, result: Type, source: Type) -> Step:

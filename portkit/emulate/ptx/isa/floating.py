@@ -14,7 +14,7 @@ from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.interpolation import FUNCTIONS, interpolated
 from portkit.emulate.ptx.isa.registry import Approximation, Entry
 from portkit.emulate.ptx.isa.rounding import FLOAT_MODES, NEAREST, add32, fused32, fused64, multiply32, rounded
-from portkit.emulate.ptx.isa.rows import Function, computed, row
+from portkit.emulate.ptx.isa.rows import Function, canonical, computed, row
 from portkit.emulate.ptx.machine import Array
 from portkit.emulate.ptx.types import Type, types_of
 
@@ -32,7 +32,13 @@ def finished(decoder: Decoder, function: Function) -> Function:
     flushes, saturates = decoder.has("ftz"), decoder.has("sat")
     if flushes:
         function = _flushing(function)
-    return _saturating(function) if saturates else function
+    if saturates:
+        return _saturating(function)
+    return function if isinstance(function, np.ufunc) or decoder.kind is not Type.F32 else _canonical(function)
+
+
+def _canonical(function: Function) -> Function:
+    return lambda *values: canonical(function(*values))
 
 
 def _flushing(function: Function) -> Function:
@@ -85,7 +91,7 @@ def divide_full(a: Array, b: Array) -> Array:
 
 def divide_approximately(a: Array, b: Array) -> Array:
     """div.approx: without scaling, so that divisors above 2^126 give 0."""
-    return np.asarray(a * floats.flush(_APPROXIMATE_RECIPROCAL(floats.flush(b))))
+    return np.asarray(a * floats.flush(_APPROXIMATE_RECIPROCAL(b)))
 
 
 def _divide(decoder: Decoder) -> Step:

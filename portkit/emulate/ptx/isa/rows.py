@@ -14,6 +14,22 @@ from portkit.emulate.ptx.program import Operand, Register
 from portkit.emulate.ptx.types import Type, types_of
 
 Function: TypeAlias = Callable[..., Any]
+CANONICAL_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
+"""What every float32 result that is no number is, whatever its operands. Source: PTX ISA, "Floating Point
+Instructions"."""
+
+
+def canonical(result: Any) -> Any:
+    """A float32 result whose NaNs have the device's bits.
+
+    A sum is NaN where an element is, and costs less than a look at each.
+    """
+    result = np.asarray(result)
+    if np.isnan(result.sum()):
+        return np.where(np.isnan(result), CANONICAL_NAN, result)
+    return result
+
+
 Choose: TypeAlias = Callable[[Decoder], Function]
 """The function of an instruction, by its modifiers."""
 
@@ -83,7 +99,10 @@ def _in_place(decoder: Decoder, target: Register, function: Function, kind: Type
         row = machine.rows[kind][index]
         if machine.all:
             function(*values, out=row)
+            if kind is Type.F32 and np.isnan(row.sum()):
+                row[np.isnan(row)] = CANONICAL_NAN
         else:
-            row[machine.select] = function(*values)
+            result = function(*values)
+            row[machine.select] = canonical(result) if kind is Type.F32 else result
 
     return step
