@@ -17,6 +17,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -59,9 +60,14 @@ def records_of(path: Path) -> Iterator[Record]:
 _LAUNCHES = TypeAdapter(tuple[Launch, ...])
 
 
-def lines(records: Sequence[Record]) -> Iterator[Line]:
-    """Launches of all measured cells that have a compiled one beside them."""
-    compiled = {_key(each): each for each in records if each.evidence is Evidence.COMPILED and each.build}
+def lines(records: Sequence[Record], others: Sequence[Record] = ()) -> Iterator[Line]:
+    """Launches of all measured cells that have a compiled one beside them.
+
+    Args:
+        records: of one report, whose own compiled cells go before those of others.
+        others: records of other reports.
+    """
+    compiled = {_key(each): each for each in (*others, *records) if each.evidence is Evidence.COMPILED and each.build}
     for record in records:
         if record.evidence is Evidence.MEASURED and record.build and (other := compiled.get(_key(record))):
             yield from _of_cell(record, other)
@@ -104,7 +110,9 @@ def main() -> int:
     """Print the table and how many agree."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="+", type=Path)
-    found = list(lines([record for path in parser.parse_args().reports for record in records_of(path)]))
+    reports = [list(records_of(path)) for path in parser.parse_args().reports]
+    every = list(chain.from_iterable(reports))
+    found = [line for records in reports for line in lines(records, every)]
     if not found:
         print("no measured cell has a compiled one of the same Triton beside it", file=sys.stderr)
         return 2

@@ -311,6 +311,10 @@ def comparison_row(
     )
 
 
+POWER_CAP: Final = "throttled while it was timed (SwPowerCap)"
+"""Reason of a row that only the limit of power slowed down: products at full rate always meet it."""
+
+
 def _incomparable(timing: Timing | None) -> tuple[str, ...]:
     throttled = timing.throttled if timing else ()
     warm = timing is not None and timing.flush_bytes == 0

@@ -27,7 +27,7 @@ from portkit.analysis.estimate import Estimate, total
 from portkit.analysis.functions import FUSED, FunctionRow
 from portkit.analysis.roofline import COMPUTE
 from portkit.analysis.rows import Comparison, ComparisonRow
-from portkit.analysis.usable import why_unusable
+from portkit.analysis.usable import is_capped, why_unusable
 from portkit.model import Clock, DeviceProbe, Evidence, Work
 from portkit.plan.baselines import EAGER
 from portkit.plan.prices import Price
@@ -53,6 +53,7 @@ class Line:
     launches_fused: int | None
     bytes_saved: int | None  # by the work model; None for another baseline than the chain it is of
     bound: str | None  # memory or compute
+    capped: bool = False  # whether the device was at its limit of power meanwhile
 
     @property
     def saved_ms(self) -> Estimate:
@@ -279,6 +280,7 @@ def _line(use: Use, row: ComparisonRow, baseline: str, work: Work | None) -> Lin
         launches_fused=_times(_function(row, FUSED).kernels, use.count),
         bytes_saved=_times(chain.unfused_bytes - chain.fused_bytes if chain else None, use.count),
         bound=row.roofline.bound if row.roofline else None,
+        capped=is_capped(row),
     )
 
 

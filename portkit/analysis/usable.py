@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from portkit.analysis.functions import FUSED
-from portkit.analysis.rows import ComparisonRow
+from portkit.analysis.rows import POWER_CAP, ComparisonRow
 from portkit.model import Evidence
+
+
+def is_capped(row: ComparisonRow) -> bool:
+    """Whether its times are those under the device's limit of power; the baseline's, of the same rounds, are too."""
+    return POWER_CAP in row.incomparable
 
 
 def why_unusable(row: ComparisonRow, baseline: str) -> str:
@@ -18,8 +23,8 @@ def why_unusable(row: ComparisonRow, baseline: str) -> str:
         return f"{row.evidence} only: it has no time"
     if not row.status.good:
         return f"measured, but {row.status}"
-    if row.incomparable:
-        return f"measured, but {row.incomparable[0]}"
+    if others := [each for each in row.incomparable if each != POWER_CAP]:
+        return f"measured, but {others[0]}"
     if row.older_source:
         return "measured of an older source of the kernel"
     timed = [x for x in row.functions if x.name in (FUSED, baseline) and x.events is not None and x.status.good]

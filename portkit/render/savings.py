@@ -142,6 +142,8 @@ def _billing(price: Price) -> str:
 def _floor(found: Savings) -> Iterator[str]:
     if found.lines:
         yield _floor_of(found)
+    if capped := [line.use.case for line in found.lines if line.capped]:
+        yield f"Timed at the device's limit of power, as such kernels run: {_names(capped)}."
     if found.unplaced:
         yield f"Nobody knows what bounds {_names(line.use.case for line in found.unplaced)}."
     if found.missing:

@@ -211,6 +211,13 @@ def test_why_a_row_gives_no_figures(folder, row, reason):
     assert reason in shown
 
 
+def test_a_row_at_the_limit_of_power_counts_and_is_named(folder):
+    report(folder, measured(timing=dataclasses.replace(timing(), throttled=("SwPowerCap",))))
+    shown = run("--workloads", "own.yaml", "-w", "small", "--prices", "prices.yaml")
+    assert "1 of 3 kernels of a pass are measured" in shown
+    assert "Timed at the device's limit of power, as such kernels run: softmax." in shown
+
+
 def test_compiled_rows_alone_give_no_money(folder):
     report(folder, record())
     with pytest.raises(ReportError, match="compiled or emulated rows have no time and give no money"):
