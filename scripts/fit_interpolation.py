@@ -34,6 +34,7 @@ def main(recorded: Path) -> None:
         given = function.arguments(x[plain])
         wanted = np.ldexp(y[plain].astype(np.float64), -given.power)
         table = [_quadratic(given, wanted, segment) for segment in range(function.segments)]
+        table[0][0] = max(table[0][0], 2.0 ** round(np.log2(table[0][0])))  # of 1 the result is 1
         tables[name] = table
         missed = np.count_nonzero(function.sums(np.array(table), given) != wanted)
         print(f"{name}: {missed} of {len(wanted)} results are another's")

@@ -300,6 +300,17 @@ def test_the_ends_of_full_division():
     np.testing.assert_allclose(got, [-2.9080298, -0.43476298, 0.054721754], rtol=3e-7)
 
 
+@pytest.mark.parametrize("name", ["ex2.approx.f32", "rcp.approx.f32", "sqrt.approx.f32", "rsqrt.approx.f32"])
+def test_powers_of_two_are_exact(name):
+    """Of 1 - 1/(1 + 0), as in gradients of sigmoids, nothing may be left."""
+    powers = np.ldexp(np.float32(1), np.arange(-32, 32) // 2 * 2).astype(np.float32)
+    given = np.float32(np.arange(-32, 32)) if name.startswith("ex2") else powers
+    function = {"ex2": np.exp2, "rcp": np.reciprocal, "sqr": np.sqrt, "rsq": lambda x: 1 / np.sqrt(x)}[name[:3]]
+    got = results_of(f"{name} %o0, %a0;\ndiv.full.f32 %o1, %a0, %a0;", given.view(np.uint32)[:, None]).view(np.float32)
+    assert got[:, 0].tolist() == function(given).tolist()
+    assert name.startswith("ex2") or (got[:, 1] == 1).all()
+
+
 def test_pairs_of_float32():
     rows = np.concatenate([pairs(), pairs()[::-1, :1]], axis=1)
     body = (

@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 
 from portkit.emulate.ptx.architecture import architecture_of
+from portkit.emulate.ptx.matrix import fragments
 from portkit.emulate.ptx.matrix.formats import FORMATS
-from portkit.emulate.ptx.matrix.models import group_model, tensor_model, warp_model
+from portkit.emulate.ptx.matrix.models import group_model, tensor_model, through_halves, warp_model
 from portkit.emulate.ptx.matrix.scales import BlockScales
-from portkit.emulate.ptx.matrix.sums import Model, Result, cut_to_float32, multiply, multiply_integers
+from portkit.emulate.ptx.matrix.sums import (
+    Model,
+    Result,
+    cut_to_float32,
+    multiply,
+    multiply_integers,
+    multiply_through_halves,
+)
 
+HOPPER = architecture_of("sm_90a")
 FLOATS = ("f16", "bf16", "tf32", "e4m3", "e5m2")
 SMALLEST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14}
 
@@ -194,3 +203,43 @@ def test_sums_are_those_of_an_h200(kind):
     assert np.array_equal(found[0].view(np.uint32), expected)
     if kind != "e4m3":  # those of the warp's instruction are the same
         assert warp_model(architecture_of("sm_90a"), form) == model
+
+
+INSTRUCTIONS = RECORDED.with_name("nvidia_h200_matrix.npz")
+"""Words that single matrix instructions of an H200 took and gave: of ``wgmma`` those of the first of four warps.
+
+Of each there are ten rows of operands: of like sizes, of many sizes, a large one among small ones, any bits with NaN
+and infinities, a large addend, subnormal ones, positive ones, sums that cancel, and others.
+"""
+
+
+def recorded_instructions():
+    with np.load(INSTRUCTIONS) as recorded:
+        return sorted({name.rpartition("/")[0] for name in recorded.files})
+
+
+@pytest.mark.parametrize("instruction", recorded_instructions())
+def test_single_instructions_are_those_of_an_h200(instruction):
+    with np.load(INSTRUCTIONS) as recorded:
+        a, b, c, d = (recorded[f"{instruction}/{name}"] for name in "abcd")
+    names = instruction.split(".")
+    result, kind = names[5:7] if names[0] == "wgmma" else names[6:8]
+    group, form = instruction.startswith("wgmma"), FORMATS[kind]
+    left = fragments.rows_of_left(a.reshape(10, 32, -1).transpose(2, 0, 1), form, 16)
+    words = b.reshape(10, 32, -1).transpose(2, 0, 1)
+    right = group_columns(b, form) if group else fragments.columns_of_right(words, form)
+    half = result == "f16"
+    tile = fragments.tile_of_halves if half else fragments.tile
+    addend, expected = (tile(each.reshape(10, 32, -1).transpose(2, 0, 1), 16) for each in (c, d))
+    model = group_model(form) if group else warp_model(HOPPER, form)
+    total = multiply_through_halves if not group and through_halves(HOPPER, form) else multiply
+    value = addend if half else np.ascontiguousarray(addend).view(np.float32)
+    found = total(form.terms(left), form.terms(right), value, model.into_half() if half else model)
+    bits = np.uint16 if half else np.uint32
+    assert np.array_equal(found.view(bits), np.ascontiguousarray(expected).view(bits))
+
+
+def group_columns(words, form):
+    """B of ``wgmma`` as it lay in shared memory: two parts of 16 bytes of each of eight columns."""
+    parts = words.reshape(10, 2, 8, 4)
+    return np.concatenate([form.codes(parts[:, 0]), form.codes(parts[:, 1])], axis=-1)

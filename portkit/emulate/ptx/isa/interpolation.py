@@ -83,9 +83,9 @@ def _split(fraction: Integers, bits: int, power: Integers, high: Array | int = 0
 
 
 def _fixed(x: Array) -> Arguments:
-    """ex2: the argument in fixed point with 23 bits of fraction, a negative one by its complement."""
+    """ex2: the argument in fixed point, 23 bits of fraction; a negative one by its complement unless it is whole."""
     whole = np.floor(np.abs(x.astype(np.float64)) * 2.0**MANTISSA).astype(np.int64)
-    signed = np.where(np.signbit(x), ~whole, whole)
+    signed = np.where(np.signbit(x), np.where(x == np.rint(x), -whole, ~whole), whole)
     return _split(signed & _FRACTION, 6, (signed >> MANTISSA) - MANTISSA)
 
 

@@ -14,7 +14,7 @@ from portkit.emulate.ptx.program import Operand, Register
 from portkit.emulate.ptx.types import Type, types_of
 
 Function: TypeAlias = Callable[..., Any]
-CANONICAL_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
+CANONICAL_NAN: np.float32 = np.uint32(0x7FFFFFFF).view(np.float32)
 """What every float32 result that is no number is, whatever its operands. Source: PTX ISA, "Floating Point
 Instructions"."""
 
