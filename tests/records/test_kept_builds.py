@@ -15,10 +15,6 @@ from portkit.targets.occupancy import waves_per_simd
 ROOT = Path(__file__).parents[2]
 ARCHITECTURES = {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201"}
 
-PARTLY = {"flash_attention", "flash_attention_full", "varlen_attention", "decode_attention"}
-PARTLY |= {"grouped_gemm", "producer_consumer_gemm"}
-"""Kernels of which some cells were built in another run, of which its summary alone was kept."""
-
 
 @pytest.fixture(scope="module")
 def rows():
@@ -34,12 +30,11 @@ def built(rows):
 def test_each_architecture_has_each_variant_of_each_kernel(rows):
     cells = defaultdict(set)
     for row in rows:
-        if row["kernel_case"] not in PARTLY:
-            cells[row["architecture"]].add((row["kernel_case"], row["direction"], row["variant"]))
+        cells[row["architecture"]].add((row["kernel_case"], row["direction"], row["variant"]))
     assert cells.keys() == ARCHITECTURES
     (one,) = {frozenset(found) for found in cells.values()}
     kernels = {kernel.source.name for kernel in read_matrix(ROOT / "suite.yaml").kernels}
-    assert {case for case, _, _ in one} == kernels - PARTLY
+    assert {case for case, _, _ in one} == kernels
 
 
 def test_all_are_built_but_those_of_another_vendor_s_options(rows):
