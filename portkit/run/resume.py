@@ -9,13 +9,10 @@ from typing import Final
 from portkit.errors import ReportError, nearest
 from portkit.model import CaseDeclaration, Device, Evidence, Header, Host, Record
 from portkit.store.journal import Report
+from portkit.store.record import CHOICE_OF_DEVICE
 
 LATEST: Final = "latest"
 """What a user writes for the newest report of the folder."""
-
-_CHOICE_OF_DEVICE: Final = frozenset(
-    {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"}
-)
 
 
 def is_repeated(record: Record) -> bool:
@@ -124,7 +121,7 @@ def _host_differences(then: Host, now: Host) -> Iterator[str]:
         before, after = getattr(then, name), getattr(now, name)
         if before != after:
             yield _changed(name, before, after)
-    for name in sorted((set(then.settings) | set(now.settings)) - _CHOICE_OF_DEVICE):
+    for name in sorted((set(then.settings) | set(now.settings)) - CHOICE_OF_DEVICE):
         if then.settings.get(name) != now.settings.get(name):
             yield _changed(name, then.settings.get(name), now.settings.get(name))
 

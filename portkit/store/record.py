@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from portkit.model import (
     INTERPRETER,
@@ -22,9 +22,16 @@ from portkit.model import (
 from portkit.store.schema import plain
 
 
+CHOICE_OF_DEVICE: Final = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"}
+)
+"""Settings by which a scheduler hands out one GPU or another of a host: no difference of the toolchain."""
+
+
 def env_key(host: Host) -> str:
     """The key that says when a difference is the toolchain's."""
-    return digest([host.torch, host.triton, host.driver, host.toolkit, dict(host.settings)])
+    settings = {name: value for name, value in host.settings.items() if name not in CHOICE_OF_DEVICE}
+    return digest([host.torch, host.triton, host.driver, host.toolkit, settings])
 
 
 def make_record(  # all but two by keyword

@@ -263,6 +263,12 @@ def test_each_part_of_the_toolchain_changes_the_environment_key(changes):
     assert env_key(host(**changes)) != env_key(host())
 
 
+def test_another_gpu_of_the_host_is_no_other_toolchain():
+    """A scheduler hands out now this one and now that."""
+    keys = {env_key(host(settings={"CUDA_VISIBLE_DEVICES": each, "TRITON_PTXAS_PATH": "/p"})) for each in "01"}
+    assert keys == {env_key(host(settings={"TRITON_PTXAS_PATH": "/p"}))}
+
+
 def test_the_keys_of_a_record_each_do_their_own_job():
     rule = Expectation(Selector(), Status.UNSUPPORTED, "no fp8 there", "matrix.yaml:9")
     planned = PlannedCell(cell(), Evidence.COMPILED, expectation=rule)
