@@ -21,7 +21,6 @@ from portkit.model import (
 )
 from portkit.store.schema import plain
 
-
 CHOICE_OF_DEVICE: Final = frozenset(
     {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"}
 )
