@@ -30,6 +30,7 @@ class Kind:
     name: str  # such as "matrix file"
     error: type[PortkitError]
     begin: str  # what a file of the kind begins with
+    command: str = ""  # that writes one
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,8 @@ def _text(path: Path, name: str, kind: Kind) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise kind.error(f"no such {kind.name}", place=name, remedy="name another, or write one") from None
+        how = f": {kind.command}" if kind.command else ""
+        raise kind.error(f"no such {kind.name}", place=name, remedy=f"name another, or write one{how}") from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise kind.error(f"can't be read: {reason}", place=name, remedy="name a readable file") from None

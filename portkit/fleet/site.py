@@ -18,7 +18,7 @@ from portkit.plan.matrix import read_matrix
 from portkit.plan.mistakes import first_mistake
 from portkit.targets.catalog import load_catalog
 
-_FILE: Final = Kind("fleet file", FleetError, "`places:`")
+_FILE: Final = Kind("fleet file", FleetError, "`places:`", "portkit fleet init")
 
 DEFAULT_FILE: Final = Path("fleet.yaml")
 

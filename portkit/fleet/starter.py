@@ -18,6 +18,7 @@ def starter(folder: Path) -> str:
     """
     matrix = folder / "matrix.yaml"
     if not matrix.is_file():
-        raise FleetError("no matrix is here to run", place=str(matrix), remedy="call this where matrix.yaml is")
+        remedy = "call this where matrix.yaml is, or write one: portkit init"
+        raise FleetError("no matrix is here to run", place=str(matrix), remedy=remedy)
     text = resources.files("portkit.fleet").joinpath("data/fleet.yaml").read_text()
     return text.replace("TARGET", read_matrix(matrix).targets[0])

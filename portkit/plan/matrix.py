@@ -36,7 +36,7 @@ FULL = "full"
 """The tier that every matrix has: all axes of all kernels, unless the file narrows it."""
 
 
-_MATRIX = Kind("matrix file", MatrixError, "`kernels:` and `targets:`")
+_MATRIX = Kind("matrix file", MatrixError, "`kernels:` and `targets:`", "portkit init")
 
 
 def read_matrix(path: Path) -> Matrix:

@@ -69,7 +69,7 @@ def interpreted(source: CaseSource, rounded: Callable[[], None]) -> Callable[...
             except (EOFError, OSError):
                 raise InterpretedCallError("the process of Triton's interpreter ended early") from None
         if isinstance(answer, str):
-            raise InterpretedCallError(f"not in Triton's interpreter: {answer}; name a --reference")
+            raise InterpretedCallError(f"name a --reference; Triton's interpreter can't run this: {answer}")
         results, as_given = answer
         if not as_given:
             rounded()

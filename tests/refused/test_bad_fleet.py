@@ -2,8 +2,10 @@
 
 import pytest
 
-from portkit.errors import FleetError
+from portkit.errors import FleetError, MatrixError
 from portkit.fleet.site import chosen, read_fleet
+from portkit.fleet.starter import starter
+from portkit.plan.matrix import read_matrix
 
 GOOD = """\
 version: 1
@@ -82,3 +84,13 @@ def test_unknown_choice_of_targets(tmp_path):
 def test_no_file(tmp_path):
     with pytest.raises(FleetError, match="no such fleet file"):
         read_fleet(tmp_path / "fleet.yaml")
+
+
+def test_where_no_file_is_the_remedy_is_the_command_that_writes_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FleetError, match=r"no such fleet file\n.*write one: portkit fleet init"):
+        read_fleet(tmp_path / "fleet.yaml")
+    with pytest.raises(FleetError, match=r"no matrix is here to run\n.*write one: portkit init"):
+        starter(tmp_path)
+    with pytest.raises(MatrixError, match=r"no such matrix file\n.*write one: portkit init"):
+        read_matrix(tmp_path / "matrix.yaml")
