@@ -16,7 +16,9 @@ Minutes = Annotated[int, Field(gt=0, le=MOST_MINUTES)]
 
 
 def _cron(text: str) -> str:
-    if not re.fullmatch(r"[0-9A-Za-z*/,-]+( [0-9A-Za-z*/,-]+){4}", text):
+    fields = text.split(" ") if re.fullmatch(r"[0-9A-Za-z*/,-]+( [0-9A-Za-z*/,-]+){4}", text) else []
+    most = zip(fields, (59, 23, 31, 12, 7), strict=False)  # minute, hour, day, month, day of the week
+    if not fields or any(int(number) > limit for field, limit in most for number in re.findall(r"[0-9]+", field)):
         raise mistake(f"{text[:40]!r} is no schedule", "write five fields of cron in UTC, such as '17 2 * * *'")
     return text
 

@@ -159,6 +159,7 @@ def test_a_fleet_without_a_place_for_ci_is_refused(tmp_path):
     ("line", "message"),
     [
         ("schedule: every night", "'every night' is no schedule"),
+        ("schedule: 61 2 * * *", "'61 2 * * *' is no schedule"),
         ("python: '2.7'", "'2.7' is no version of Python"),
         ("secrets: [GITHUB_TOKEN]", "'GITHUB_TOKEN' is no name of a secret"),
         ("history: 's3://a b'", "'s3://a b' is no path of an object store"),
