@@ -1,4 +1,4 @@
-"""An object store on loopback with as much of S3's protocol as a history needs: list, put, get, head."""
+"""An object store on loopback with as much of S3's protocol as a history needs: list, put, in parts too, get, head."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.objects: dict[str, bytes] = {}
+        self.parts: dict[str, dict[int, bytes]] = {}  # of objects that are being put
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -48,12 +49,33 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def do_PUT(self) -> None:
-        self.server.objects[self._asked()[0]] = self.rfile.read(int(self.headers["Content-Length"]))
+        name, query = self._asked()
+        content = self._content()
+        if "partNumber" in query:
+            self.server.parts[name][int(query["partNumber"])] = content
+        else:
+            self.server.objects[name] = content
         self._answer(200, b"")
+
+    def do_POST(self) -> None:
+        """A put in parts: its begin, which names it, or its end, which joins them."""
+        name, query = self._asked()
+        self._content()
+        if "uploads" in query:
+            self.server.parts[name] = {}
+            self._answer(200, _uploading(name, "InitiateMultipartUploadResult", "<UploadId>1</UploadId>"))
+            return
+        self.server.objects[name] = b"".join(part for _, part in sorted(self.server.parts.pop(name).items()))
+        self._answer(200, _uploading(name, "CompleteMultipartUploadResult", "<ETag>&quot;x&quot;</ETag>"))
+
+    def _content(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def _asked(self) -> tuple[str, dict[str, str]]:
         parts = urllib.parse.urlsplit(self.path)
-        return urllib.parse.unquote(parts.path).lstrip("/"), dict(urllib.parse.parse_qsl(parts.query))
+        return urllib.parse.unquote(parts.path).lstrip("/"), dict(
+            urllib.parse.parse_qsl(parts.query, keep_blank_values=True)
+        )
 
     def _part(self, content: bytes) -> None:
         wanted = self.headers.get("Range", "").removeprefix("bytes=")
@@ -77,6 +99,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+def _uploading(name: str, root: str, rest: str) -> bytes:
+    bucket, _, key = name.partition("/")
+    named = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(key)}</Key>"
+    return f'<?xml version="1.0" encoding="UTF-8"?><{root}>{named}{rest}</{root}>'.encode()
 
 
 def _listing(objects: dict[str, bytes], bucket: str, prefix: str) -> bytes:

@@ -26,7 +26,7 @@ def play(monkeypatch):
         def pytest_of_the_cases(folder, options):
             (local := folder / "reports" / "local").mkdir(parents=True)
             if report:
-                (source,) = REPORTS.glob("h200-*/*.jsonl")
+                source = max(REPORTS.glob("h200-*/*.jsonl"))
                 shutil.copy(source, local)
             return "collected 0 items\n\nERROR: no GPU\n"
 
