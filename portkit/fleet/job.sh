@@ -140,7 +140,12 @@ preflight() {
         0) ;;
         3) finish absent "$(last_words preflight.out)" ;;
         124 | 137) finish no_answer "the host's GPUs gave no answer within $preflight_seconds s" ;;
-        *) finish failed "preflight ended with code $code: $(last_words preflight.out)" ;;
+        *)
+            local words
+            words=$(last_words preflight.out)
+            [[ $words == *"No module named 'portkit'"* ]] && words+="; name the place's interpreter: \`python:\` in the fleet file"
+            finish failed "preflight ended with code $code: $words"
+            ;;
     esac
 }
 

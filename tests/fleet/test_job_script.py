@@ -4,6 +4,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -132,6 +133,16 @@ def is_alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
     except OSError:
         return False
+
+
+def test_an_interpreter_without_portkit_is_told_with_its_remedy(tmp_path):
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S "$@"\n')
+    bare.chmod(0o755)
+    told = Job(tmp_path / "job", bare).run()
+    assert told["cause"] == "failed"
+    assert "No module named 'portkit'" in told["why"]
+    assert "`python:` in the fleet file" in told["why"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a process that another user may not kill is started by root alone")
