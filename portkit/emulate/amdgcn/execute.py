@@ -17,7 +17,8 @@ from portkit.emulate.amdgcn.isa.registry import Compiled, base_name, compile_ins
 from portkit.emulate.amdgcn.machine import Machine
 from portkit.emulate.amdgcn.operands import File
 from portkit.emulate.amdgcn.program import Program
-from portkit.emulate.core.findings import Fault, Finding, Halt, Kind, OverBudget, Place
+from portkit.emulate.core.findings import Fault, Finding, Halt, Kind, Place
+from portkit.emulate.core.running import Meter
 from portkit.emulate.core.schedule import ENDED, READY, WAITING, Schedule
 
 
@@ -92,34 +93,6 @@ def _block(compiled: tuple[Compiled, ...], start: int, end: int) -> Block:
     return Block(start, body, tuple(item.step for item in body), end, last, len(body))
 
 
-LEAST_LANES = 1024
-"""An instruction of fewer lanes takes about as long, so it is charged as one of so many."""
-
-
-@dataclass
-class Meter:
-    """Instructions and lane-instructions so far, and how many are allowed."""
-
-    budget: int
-    instructions: int = 0
-    lane_instructions: int = 0
-    charged: int = 0  # lane-instructions, of ``LEAST_LANES`` at least for each instruction
-
-    def add(self, block: Block, machine: Machine) -> None:
-        """Count one run of a block by the selected waves.
-
-        Raises:
-            OverBudget: there have been more than allowed.
-        """
-        steps = block.counted + (block.last is not None)
-        self.instructions += steps
-        lanes = machine.count * machine.lanes
-        self.lane_instructions += steps * lanes
-        self.charged += steps * max(lanes, LEAST_LANES)
-        if self.charged > self.budget:
-            raise OverBudget(f"more than {self.budget} lane-instructions")
-
-
 Watch = Callable[[Machine, Block], bool]
 """Called before a block runs; true where the block must run through ``watched``."""
 
@@ -162,7 +135,7 @@ class Runner:
 
     def _run_block(self, block: Block) -> None:
         machine = self.machine
-        self.meter.add(block, machine)
+        self.meter.add(block.counted + (block.last is not None), machine.count * machine.lanes)
         if self.watch and self.watch(machine, block):
             self._run_watched(block)
         else:

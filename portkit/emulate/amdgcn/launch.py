@@ -6,11 +6,8 @@ Source: LLVM, AMDGPU usage: "Kernel Argument Segment" in the metadata, "Initial 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import math
 import struct
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -18,43 +15,21 @@ from numpy.typing import NDArray
 
 from portkit.emulate.amdgcn import hostcalls
 from portkit.emulate.amdgcn.check import Check, Judged, judge
-from portkit.emulate.amdgcn.execute import Code, Meter, Runner, build
+from portkit.emulate.amdgcn.execute import Code, Runner, build
 from portkit.emulate.amdgcn.hostcalls import HostCalls, calls_host
 from portkit.emulate.amdgcn.machine import Machine, Service
 from portkit.emulate.amdgcn.operands import TTMP, Type
 from portkit.emulate.amdgcn.parse import parse
 from portkit.emulate.amdgcn.program import Argument, Program
 from portkit.emulate.core.bytestore import Bytes
-from portkit.emulate.core.findings import (
-    Fault,
-    Finding,
-    Halt,
-    Kind,
-    OverBudget,
-    TooLarge,
-    Unloadable,
-    Unsupported,
-    outcome_of,
-)
-from portkit.emulate.core.launch import (
-    Buffers,
-    Counts,
-    Descriptor,
-    Emulation,
-    Grid,
-    Options,
-    Pointer,
-    Value,
-    workgroup_ids,
-)
-from portkit.emulate.core.memory import Contents, Memory
-from portkit.emulate.core.schedule import Order, Schedule
+from portkit.emulate.core.findings import Unloadable, Unsupported
+from portkit.emulate.core.launch import Buffers, Descriptor, Emulation, Grid, Options, Pointer, Value
+from portkit.emulate.core.memory import Contents
+from portkit.emulate.core.running import KernelLaunch, emulate
+from portkit.emulate.core.schedule import Schedule
 
 _CONSTANTS, _ARGUMENTS, _HOST = "constants", "kernel arguments", "calls to the host"
 """What the runtime keeps in memory, before the caller's buffers."""
-
-MAX_WORKGROUPS = 1 << 22
-"""Of a launch: more would not end in this emulator's lifetime, and their ids alone would fill memory."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -227,57 +202,32 @@ def _workgroup_ids(machine: Machine, place: int, ids: NDArray[np.uint32]) -> Non
 
 # -- running
 
-Attach = Callable[[Runner], None]
-"""Called for each chunk before it runs, so that a checker can attach itself."""
 
+class Launch(KernelLaunch[Code, Runner, Judged]):
+    """One launch of one kernel: what the runtime keeps in memory lies before the caller's buffers."""
 
-class Launch:
-    """One launch of one kernel.
-
-    Args:
-        code: the kernel.
-        grid: workgroups in x, y, z.
-        values: one value an argument, in order.
-        waves: of each workgroup; None: as many as the kernel was built for.
-        shared_bytes: of each workgroup, where the launch asks for more than the kernel states.
-        options: how to emulate.
-    """
-
-    def __init__(
-        self,
-        code: Code,
-        grid: Sequence[int],
-        values: Sequence[Value],
-        waves: int | None,
-        shared_bytes: int,
-        options: Options,
-    ) -> None:
-        program = code.program
-        self.code, self.options, self.values = code, options, values
-        self.waves = waves or -(-program.max_workgroup_size // program.wave_size)
-        self.shared_bytes = max(shared_bytes, program.shared_bytes)
-        self.grid = tuple(grid)
-        self.findings: list[Finding] = []
-        self.meter = Meter(options.budget)
-        self.done = 0
-        self.attach: list[Attach] = []
-        self._allocate(_values(program, values))
-
-    def _allocate(self, values: list[Value]) -> None:
+    def _size(self, waves: int | None, shared_bytes: int) -> tuple[int, int]:
         program = self.code.program
-        own = self._own_memory()
-        self.buffers = Buffers(_named(program, values), list(own.values()))
-        places = dict(zip(own, self.memory.allocations, strict=False))
-        self.segment, self.own_end = places[_ARGUMENTS], self.memory.allocations[len(own) - 1].end
-        hidden = hidden_values(self.grid, self.waves * program.wave_size, self.shared_bytes)
+        of_kernel = -(-program.max_workgroup_size // program.wave_size)
+        return waves or of_kernel, max(shared_bytes, program.shared_bytes)
+
+    def _allocate(self) -> tuple[Buffers, int]:
+        program, own = self.code.program, self._own_memory()
+        values = _values(program, self.values)
+        buffers = Buffers(_named(program, values), list(own.values()))
+        memory = buffers.memory
+        places = dict(zip(own, memory.allocations, strict=False))
+        self.segment = places[_ARGUMENTS]
+        hidden = hidden_values(self.grid, self.lanes, self.shared_bytes)
         self.host: HostCalls | None = None
         if _HOST in places:
-            view = self.memory.view(list(own).index(_HOST))
+            view = memory.view(list(own).index(_HOST))
             self.host = HostCalls(view, places[_HOST].address, self._packets)
             hidden[hostcalls.ARGUMENT] = places[_HOST].address
-        self.kernarg = pack_arguments(program, values, hidden, self.buffers)
+        self.kernarg = pack_arguments(program, values, hidden, buffers)
         self.services = host_services(program, hidden, self.segment.start)
-        self.memory.view(list(own).index(_ARGUMENTS))[:] = self.kernarg
+        memory.view(list(own).index(_ARGUMENTS))[:] = self.kernarg
+        return buffers, memory.allocations[len(own) - 1].end
 
     def _own_memory(self) -> dict[str, Contents]:
         """What the runtime keeps in memory for itself, by name: constants first, since their address is fixed."""
@@ -296,94 +246,27 @@ class Launch:
         at_once = max(self.waves, self.options.lanes_at_once // self.code.program.wave_size)
         return 1 << (at_once - 1).bit_length()
 
-    @property
-    def memory(self) -> Memory:
-        """Global memory of the launch."""
-        return self.buffers.memory
-
-    def check_budget(self) -> None:
-        """Refuse a launch whose straight run alone is over the budget.
-
-        Raises:
-            TooLarge: each instruction once, in every wave, is more than allowed.
-        """
-        groups = math.prod(self.grid)
-        each = sum(block.counted for block in self.code.blocks.values())
-        least = groups * self.waves * self.code.program.wave_size * each
-        if least > self.options.budget or groups > MAX_WORKGROUPS:
-            work = f"{groups} workgroups, about {least} lane-instructions"
-            raise TooLarge(f"launch of {work}; allowed: {self.options.budget}")
-
-    def run(self) -> None:
-        """Run all workgroups, and write the buffers back whatever happens.
-
-        Raises:
-            Halt: a fault, something unsupported, or more work than allowed.
-        """
-        schedule = Schedule(self.options.order, self.options.seed)
-        ids = workgroup_ids(self.grid)
-        order = [ids[number] for number in schedule.workgroups(len(ids))]
-        per_chunk = max(1, self.options.lanes_at_once // (self.waves * self.code.program.wave_size))
-        try:
-            with np.errstate(all="ignore"):
-                for start in range(0, len(order), per_chunk):
-                    self._run_chunk(order[start : start + per_chunk], schedule)
-        finally:
-            self.buffers.write_back()
-
-    def run_checked(self, judged: Judged) -> None:
-        """Run with the checker.
-
-        Raises:
-            Halt: as ``run``.
-        """
-        start = self.memory.contents()
-        self.attach.append(Check(judged, self.memory, self.grid, self.own_end).attach)
-        self.run()
-        if any(item.kind is Kind.WORKGROUP_RACE for item in self.findings) and self._same_both_ways(start):
-            self.findings = [item for item in self.findings if item.kind is not Kind.WORKGROUP_RACE]
-
-    def _same_both_ways(self, start: Sequence[Bytes]) -> bool:
-        """Whether memory is left the same by waves that run first to last, and last to first.
-
-        Then no race within a workgroup has an effect. Where a tensor has fewer elements than a workgroup has lanes,
-        several waves load each of them, and one stores: what the others read too late goes nowhere.
-        """
-        left = self.memory.contents()
-        try:
-            return all(self._left_by(order, start, left) for order in (Order.FORWARD, Order.REVERSE))
-        finally:
-            self.buffers.write_back()
-
-    def _left_by(self, order: Order, start: Sequence[Bytes], expected: Sequence[Bytes]) -> bool:
-        options = dataclasses.replace(self.options, order=order, check=False)
-        again = Launch(self.code, self.grid, self.values, self.waves, self.shared_bytes, options)
-        again.memory.restore(start)
-        try:
-            again.run()
-        except Halt:
-            return False
-        return all(map(np.array_equal, again.memory.contents(), expected))
-
-    def _run_chunk(self, groups: list[Grid], schedule: Schedule) -> None:
+    def _runner(self, groups: list[Grid], schedule: Schedule) -> Runner:
         machine = Machine(
             self.code.program, self.code.vectors, groups, self.waves, self.memory, self.options.poison,
             self.shared_bytes,
         )  # fmt: skip
         machine.services, machine.host = self.services, self.host
         set_up(machine, self.kernarg, self.segment.address)
-        runner = Runner(self.code, machine, schedule, self.meter)
-        for attach in self.attach:
-            attach(runner)
-        try:
-            runner.run()
-            self.done += len(groups)
-        except OverBudget as over:
-            where = runner.starvation()
-            self.findings.append(where)
-            raise OverBudget(f"{where}; does the kernel end?") from over
-        finally:
-            self.findings.extend(machine.findings.values())
+        return Runner(self.code, machine, schedule, self.meter)
+
+    def _checker(self, judged: Judged) -> Callable[[Runner], None]:
+        return Check(judged, self.memory, self.grid, self.own_end).attach
+
+    @property
+    def lanes(self) -> int:
+        """Of a workgroup."""
+        return self.waves * self.code.program.wave_size
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What the kernel printed so far."""
+        return tuple(self.host.lines) if self.host else ()
 
 
 def run(
@@ -395,34 +278,11 @@ def run(
     shared_bytes: int = 0,
     options: Options | None = None,
 ) -> Emulation:
-    """Execute one kernel on emulated hardware; buffers are written in place.
-
-    Args:
-        text: assembly of one kernel, as LLVM prints it.
-        architecture: that the caller takes the text to be for, such as ``gfx942``.
-        grid: workgroups in x, y, z; missing ones are 1.
-        values: one value an argument, in the order of the metadata. Pointers that Triton adds at the end may
-            be left out.
-        waves: of each workgroup; None: as many as the kernel was built for.
-        shared_bytes: of each workgroup, for launches that ask for more than the kernel states.
-        options: how to emulate.
-
-    Returns:
-        An emulation whatever the kernel does: a kernel that can't run has its status.
-    """
-    started = time.perf_counter()
-    launch: Launch | None = None
-    halt: Halt | None = None
-    try:
-        launch = Launch(_code_for(text, architecture), grid, values, waves, shared_bytes, options or Options())
-        launch.check_budget()
-        if launch.options.check:
-            launch.run_checked(judged(text))
-        else:
-            launch.run()
-    except Halt as error:
-        halt = error
-    return _emulation(launch, halt, time.perf_counter() - started)
+    """Execute one kernel of AMD's assembly, as :func:`portkit.emulate.run` says."""
+    return emulate(
+        lambda: Launch(_code_for(text, architecture), grid, values, waves, shared_bytes, options or Options()),
+        lambda: judged(text),
+    )
 
 
 def _code_for(text: str, architecture: str) -> Code:
@@ -431,14 +291,3 @@ def _code_for(text: str, architecture: str) -> Code:
     if name != architecture:
         raise Unloadable(f"the text is for {name}, not for {architecture}")
     return code
-
-
-def _emulation(launch: Launch | None, halt: Halt | None, seconds: float) -> Emulation:
-    findings = launch.findings if launch else []
-    if isinstance(halt, Fault):
-        findings = [*findings, halt.finding]
-    meter = launch.meter if launch else Meter(0)
-    counts = Counts(meter.instructions, meter.lane_instructions, launch.done if launch else 0, seconds)
-    over_budget = isinstance(halt, OverBudget | TooLarge)
-    said = tuple(launch.host.lines) if launch and launch.host else ()
-    return Emulation(outcome_of(findings, halt), tuple(findings), counts, over_budget, said)

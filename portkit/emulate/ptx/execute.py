@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from portkit.emulate.core.bytestore import Words
-from portkit.emulate.core.findings import Fault, Finding, Halt, Kind, OverBudget
+from portkit.emulate.core.findings import Fault, Finding, Halt, Kind
+from portkit.emulate.core.running import Meter
 from portkit.emulate.core.schedule import ENDED, READY, Order, Schedule
 from portkit.emulate.ptx.decode import Read, Step
 from portkit.emulate.ptx.isa.barriers import Barriers
@@ -95,33 +96,6 @@ def _block(compiled: tuple[Compiled, ...], start: int, end: int) -> Block:
     return Block(start, body, steps, end, last, len(body), items[0].entry.collective, items[0].members)
 
 
-LEAST_LANES = 1024
-"""An instruction of fewer threads takes about as long, so it is charged as one of so many."""
-
-
-@dataclass
-class Meter:
-    """Instructions and lane-instructions so far, and how many are allowed."""
-
-    budget: int
-    instructions: int = 0
-    lane_instructions: int = 0
-    charged: int = 0  # lane-instructions, of ``LEAST_LANES`` at least for each instruction
-
-    def add(self, block: Block, machine: Machine) -> None:
-        """Count one run of a block by the selected threads.
-
-        Raises:
-            OverBudget: there have been more than allowed.
-        """
-        steps = block.counted + (block.last is not None)
-        self.instructions += steps
-        self.lane_instructions += steps * machine.count
-        self.charged += steps * max(machine.count, LEAST_LANES)
-        if self.charged > self.budget:
-            raise OverBudget(f"more than {self.budget} lane-instructions")
-
-
 class Runner:
     """Runs one chunk of blocks to its end.
 
@@ -185,7 +159,7 @@ class Runner:
 
     def _run_block(self, block: Block) -> None:
         machine = self.machine
-        self.meter.add(block, machine)
+        self.meter.add(block.counted + (block.last is not None), machine.count)
         if self.watch:
             self.watch(machine, block)
         number = 0
