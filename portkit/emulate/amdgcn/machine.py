@@ -18,7 +18,7 @@ from portkit.emulate.amdgcn.hostcalls import HostCalls
 from portkit.emulate.amdgcn.operands import EXEC, SCALARS, VCC, Type
 from portkit.emulate.amdgcn.program import Program
 from portkit.emulate.core.bytestore import Offsets, Words, low_bits
-from portkit.emulate.core.findings import Fault, Finding, Kind, Place, Site, Unsupported
+from portkit.emulate.core.findings import Fault, Finding, Kind, Place, Site, Unsupported, keep
 from portkit.emulate.core.launch import Grid
 from portkit.emulate.core.memory import BASE, Memory
 from portkit.emulate.core.schedule import READY
@@ -425,13 +425,5 @@ class Machine:
         return Place(self.groups[self.group[wave]], wave % self.waves_per_group, lane)
 
     def note(self, finding: Finding) -> None:
-        """Keep a finding that lets the kernel go on; repetitions at one instruction are counted."""
-        key = (finding.kind, finding.site.line if finding.site else 0)
-        first = self.findings.get(key)
-        if first is None:
-            self.findings[key] = finding
-        else:
-            again = first.count + finding.count
-            self.findings[key] = Finding(
-                first.kind, first.message, first.site, first.place, first.offset, first.buffer, again
-            )
+        """Keep a finding that lets the kernel go on."""
+        keep(self.findings, finding)

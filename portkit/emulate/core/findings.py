@@ -10,6 +10,7 @@ Halt                    the emulation can't go on
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -149,3 +150,15 @@ def outcome_of(findings: Iterable[Finding], halt: Halt | None) -> Outcome:
     if worst is None:
         return Outcome(Status.PASSED, Stage.DONE)
     return Outcome(worst.status, Stage.RUN, str(worst))
+
+
+def keep(found: dict[tuple[Kind, int], Finding], finding: Finding) -> None:
+    """Keep a finding that lets the kernel go on; repetitions at one instruction are counted.
+
+    Args:
+        found: by kind and line.
+        finding: one more.
+    """
+    key = (finding.kind, finding.site.line if finding.site else 0)
+    first = found.get(key)
+    found[key] = dataclasses.replace(first, count=first.count + finding.count) if first else finding

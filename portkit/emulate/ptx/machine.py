@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.core.bytestore import Offsets, Words, low_bits
-from portkit.emulate.core.findings import Fault, Finding, Kind, Place, Site, Unsupported
+from portkit.emulate.core.findings import Fault, Finding, Kind, Place, Site, Unsupported, keep
 from portkit.emulate.core.launch import Grid
 from portkit.emulate.core.memory import BASE, Memory
 from portkit.emulate.core.schedule import READY
@@ -375,16 +375,8 @@ class Machine:
         return Place(self.groups[self.group[thread]], thread % self.per_group // LANES, thread % LANES)
 
     def note(self, finding: Finding) -> None:
-        """Keep a finding that lets the kernel go on; repetitions at one instruction are counted."""
-        key = (finding.kind, finding.site.line if finding.site else 0)
-        first = self.findings.get(key)
-        if first is None:
-            self.findings[key] = finding
-        else:
-            again = first.count + finding.count
-            self.findings[key] = Finding(
-                first.kind, first.message, first.site, first.place, first.offset, first.buffer, again
-            )
+        """Keep a finding that lets the kernel go on."""
+        keep(self.findings, finding)
 
 
 def _register_files(program: Program, threads: int, poison: int) -> dict[int, Array]:
