@@ -13,8 +13,9 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from portkit.emulate.core.vectors import Approximation
 from portkit.emulate.ptx.isa.families import FAMILIES
-from portkit.emulate.ptx.isa.registry import Approximation, Entry
+from portkit.emulate.ptx.isa.registry import Entry
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs" / "emulation-ptx-instructions.md"

@@ -18,6 +18,7 @@ from portkit.emulate.amdgcn.modes import with_modes
 from portkit.emulate.amdgcn.program import Argument, Instruction, Program
 from portkit.emulate.core.findings import Site, Unloadable, Unsupported
 from portkit.emulate.core.sources import SourceLines
+from portkit.emulate.core.text import split_operands
 
 MODIFIERS = frozenset(
     [
@@ -103,21 +104,6 @@ FREE_FORM = re.compile(r"s_(waitcnt\w*|delay_alu|wait_\w+|sendmsg\w*|setreg\w*|g
 """Instructions whose operands have a grammar of their own; kept as one string."""
 
 
-def split_operands(text: str) -> list[str]:
-    """Operands at commas outside brackets."""
-    depth, start, parts = 0, 0, []
-    for place, char in enumerate(text):
-        if char in "[(":
-            depth += 1
-        elif char in "])":
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(text[start:place].strip())
-            start = place + 1
-    tail = text[start:].strip()
-    return [*parts, tail] if tail else parts
-
-
 def parse_instruction(text: str, site: Site) -> Instruction:
     """One instruction, or the two halves of a dual-issue one."""
     first, _, second = text.partition("::")
@@ -142,7 +128,7 @@ def _operands_and_modifiers(text: str, site: Site) -> tuple[list[str], dict[str,
     """Modifiers follow the last operand, separated by blanks."""
     operands: list[str] = []
     modifiers: dict[str, str] = {}
-    for part in split_operands(text):
+    for part in split_operands(text, "[(", "])"):
         for number, piece in enumerate(PIECE.findall(part)):
             name, _, value = piece.partition(":")
             if name in MODIFIERS and "[" not in name:

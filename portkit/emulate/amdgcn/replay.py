@@ -7,15 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES, CDNA, Architecture
-from portkit.emulate.amdgcn.isa.registry import Approximation, all_entries
+from portkit.emulate.amdgcn.isa.registry import all_entries
 from portkit.emulate.amdgcn.launch import run
 from portkit.emulate.amdgcn.probes import body
 from portkit.emulate.core.bytestore import Words
 from portkit.emulate.core.launch import Options
 from portkit.emulate.core.operands import without_signs
 from portkit.emulate.core.vectors import (
+    EXACT,
+    Approximation,
     Array,
-    Bound,
     Comparison,
     Probe,
     Recording,
@@ -28,7 +29,6 @@ from portkit.errors import VectorsError
 from portkit.model import Status
 
 ISA = "amdgcn"
-_EXACT = Approximation("the device's bits")
 
 
 def comparisons(recording: Recording, name: str) -> Iterator[Comparison]:
@@ -60,12 +60,12 @@ def _compared(recording: Recording, probe: Probe, architecture: Architecture, na
     bound = _approximation(probe)
     sizes = _sizes(probe, operands, architecture, name) if bound.relative else None
     computed = results_of(probe, operands, architecture, name)
-    return compare(probe, operands, recorded, computed, Bound(bound.ulps, bound.absolute, bound.relative), sizes)
+    return compare(probe, operands, recorded, computed, bound.bound, sizes)
 
 
 def _approximation(probe: Probe) -> Approximation:
     entry = all_entries().get(probe.mnemonic)
-    return entry.approximation or _EXACT if entry else _EXACT
+    return entry.approximation or EXACT if entry else EXACT
 
 
 def _sizes(probe: Probe, operands: Words, architecture: Architecture, name: str) -> Array:

@@ -223,6 +223,24 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class Approximation:
+    """How far a result may lie from the device's, and why."""
+
+    why: str
+    ulps: int = 0  # steps between neighbouring values of the result's type
+    absolute: float = 0.0  # or this far
+    relative: float = 0.0  # or this part of the sum of the sizes of all products and of the addend
+
+    @property
+    def bound(self) -> Bound:
+        """Without the reason."""
+        return Bound(self.ulps, self.absolute, self.relative)
+
+
+EXACT = Approximation("the device's bits")
+
+
+@dataclass(frozen=True)
 class Difference:
     """Two results that lie too far apart."""
 

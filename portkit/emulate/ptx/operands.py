@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from portkit.emulate.core.findings import Site, Unsupported
+from portkit.emulate.core.text import split_operands
 from portkit.emulate.ptx.program import Address, Immediate, Negated, Operand, Pair, Register, Sink, Symbol, Vector
 from portkit.emulate.ptx.types import Type
 
@@ -31,19 +32,9 @@ class Scope:
         return f"{name}{self.mark}"
 
 
-def split_operands(text: str) -> list[str]:
+def operands_of(text: str) -> list[str]:
     """Operands at commas outside brackets."""
-    depth, start, parts = 0, 0, []
-    for place, char in enumerate(text):
-        if char in "[({":
-            depth += 1
-        elif char in "])}":
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(text[start:place].strip())
-            start = place + 1
-    tail = text[start:].strip()
-    return [*parts, tail] if tail else parts
+    return split_operands(text, "[({", "])}")
 
 
 def parse_operand(text: str, scopes: Sequence[Scope], site: Site) -> Operand:
@@ -53,7 +44,7 @@ def parse_operand(text: str, scopes: Sequence[Scope], site: Site) -> Operand:
         Unsupported: it has a form that is not known, or names a register that is not declared.
     """
     if text[:1] in "{(" and text[-1:] in "})":
-        return Vector(tuple(parse_operand(part, scopes, site) for part in split_operands(text[1:-1])))
+        return Vector(tuple(parse_operand(part, scopes, site) for part in operands_of(text[1:-1])))
     if text[:1] == "[":
         return _address(text, scopes, site)
     if "|" in text:
@@ -84,7 +75,7 @@ def _variable(name: str, scopes: Sequence[Scope]) -> str:
 
 
 def _address(text: str, scopes: Sequence[Scope], site: Site) -> Address:
-    first, *more = split_operands(text[1:-1])
+    first, *more = operands_of(text[1:-1])
     match = _WITH_OFFSET.fullmatch(first)
     offset = int(match[3], 0) * (-1 if match and match[2] == "-" else 1) if match else 0
     base = parse_operand(match[1] if match else first, scopes, site)

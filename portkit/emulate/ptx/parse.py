@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from portkit.emulate.core.findings import Site, Unloadable, Unsupported
 from portkit.emulate.core.sources import SourceLines
 from portkit.emulate.ptx.architecture import Architecture, architecture_of, check_version
-from portkit.emulate.ptx.operands import Scope, parse_operand, split_operands
+from portkit.emulate.ptx.operands import Scope, operands_of, parse_operand
 from portkit.emulate.ptx.program import (
     Function,
     Guard,
@@ -277,7 +277,7 @@ class _Reader:
         if match is None:
             raise Unsupported("not an instruction", site)
         negated, guard, opcode, modifiers, rest = match.groups()
-        operands = tuple(parse_operand(part, self.scopes, site) for part in split_operands(rest))
+        operands = tuple(parse_operand(part, self.scopes, site) for part in operands_of(rest))
         if opcode in JUMPS:
             operands = tuple(self._with_scopes(each) for each in operands)
         found = self._guard(guard, bool(negated), site)

@@ -8,9 +8,9 @@ import numpy as np
 
 from portkit.emulate.core.bytestore import Words
 from portkit.emulate.core.launch import Options
-from portkit.emulate.core.vectors import Bound, Comparison, Probe, Recording, compare, kind_of
+from portkit.emulate.core.vectors import EXACT, Approximation, Comparison, Probe, Recording, compare, kind_of
 from portkit.emulate.ptx.architecture import ARCHITECTURES, Architecture
-from portkit.emulate.ptx.isa.registry import Approximation, all_entries
+from portkit.emulate.ptx.isa.registry import all_entries
 from portkit.emulate.ptx.launch import run
 from portkit.emulate.ptx.machine import LANES
 from portkit.emulate.ptx.probes import body
@@ -19,7 +19,6 @@ from portkit.errors import VectorsError
 from portkit.model import Status
 
 ISA = "ptx"
-_EXACT = Approximation("the device's bits")
 _APPROXIMATE = frozenset({"approx", "full"})
 
 
@@ -49,17 +48,17 @@ def _compared(recording: Recording, probe: Probe, architecture: Architecture, na
     sizes = None
     if bound.relative:
         sizes = np.abs(recorded.view(np.float32).astype(np.float64))
-    return compare(probe, operands, recorded, computed, Bound(bound.ulps, bound.absolute, bound.relative), sizes)
+    return compare(probe, operands, recorded, computed, bound.bound, sizes)
 
 
 def approximation(name: str) -> Approximation:
     """How far an instruction's results may lie from a device's; only forms that approximate have a bound."""
     parts = name.split(".")
     if not _APPROXIMATE & set(parts):
-        return _EXACT
+        return EXACT
     last = TYPES[parts[-1]]
     found = [entry for entry in all_entries()[parts[0]] if not entry.types or last in entry.types]
-    return found[0].approximation or _EXACT if found else _EXACT
+    return found[0].approximation or EXACT if found else EXACT
 
 
 def results_of(probe: Probe, operands: Words, architecture: Architecture, name: str = "") -> Words:

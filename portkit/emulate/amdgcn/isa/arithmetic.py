@@ -14,11 +14,12 @@ import numpy as np
 
 from portkit.emulate.amdgcn.architecture import ALL, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Read, Step, Write
-from portkit.emulate.amdgcn.isa.registry import Approximation, Entry, Operands
+from portkit.emulate.amdgcn.isa.registry import Entry, Operands
 from portkit.emulate.amdgcn.lanes import CONTROLS, LanePermutation, permutation_of
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import File, Type
 from portkit.emulate.core.floats import flush
+from portkit.emulate.core.vectors import Approximation
 
 Function: TypeAlias = Callable[..., Any]
 

@@ -16,10 +16,11 @@ import numpy as np
 from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import arithmetic
 from portkit.emulate.amdgcn.isa.division import fixed_up, fmas_builder, scale_builder
-from portkit.emulate.amdgcn.isa.registry import Approximation, Entry
+from portkit.emulate.amdgcn.isa.registry import Entry
 from portkit.emulate.amdgcn.machine import Array
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core.floats import fma64
+from portkit.emulate.core.vectors import Approximation
 
 _UP, _DOWN = 2.0**128, 2.0**-128
 _SMALLEST_NORMAL = 2.0**-1022

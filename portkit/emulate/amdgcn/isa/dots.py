@@ -20,12 +20,13 @@ from portkit.emulate.amdgcn.decode import Decoder, Read, Step
 from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.matrix import eight_bits
 from portkit.emulate.amdgcn.isa.packed import packed_sources, packed_word
-from portkit.emulate.amdgcn.isa.registry import Approximation, Build, Entry
+from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core.floats import bf16_to_f32, f32_to_bf16
 from portkit.emulate.core.integers import sign_extend
 from portkit.emulate.core.smallfloats import unpack
+from portkit.emulate.core.vectors import Approximation
 
 _RDNA4 = frozenset({Generation.RDNA4})
 _BFLOAT_PACKED = RDNA | {Generation.CDNA4}

@@ -16,10 +16,11 @@ from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
 from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import arithmetic, build, row_of
-from portkit.emulate.amdgcn.isa.registry import Approximation, Entry
+from portkit.emulate.amdgcn.isa.registry import Entry
 from portkit.emulate.amdgcn.machine import Machine
 from portkit.emulate.core import floats
 from portkit.emulate.core.findings import Unsupported
+from portkit.emulate.core.vectors import Approximation
 
 _CDNA4 = frozenset({Generation.CDNA4})
 _RDNA3 = frozenset({Generation.RDNA3})

@@ -24,7 +24,7 @@ import numpy as np
 from portkit.emulate.amdgcn.architecture import RDNA, Architecture, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
 from portkit.emulate.amdgcn.isa import sections
-from portkit.emulate.amdgcn.isa.registry import Approximation, Build, Entry
+from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type, constant, is_constant
 from portkit.emulate.core.findings import Finding, Kind
@@ -41,6 +41,7 @@ from portkit.emulate.core.smallfloats import (
     scale_of,
     unpack,
 )
+from portkit.emulate.core.vectors import Approximation
 
 _CDNA2 = frozenset({Generation.CDNA2})
 _CDNA3 = frozenset({Generation.CDNA3})

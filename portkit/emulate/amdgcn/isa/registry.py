@@ -14,6 +14,7 @@ from portkit.emulate.amdgcn.isa import dual
 from portkit.emulate.amdgcn.operands import File, Type
 from portkit.emulate.amdgcn.program import Instruction, Program
 from portkit.emulate.core.findings import Unsupported
+from portkit.emulate.core.vectors import Approximation
 
 Build: TypeAlias = Callable[[Decoder], Step]
 
@@ -27,16 +28,6 @@ class Operands:
     result: Type
     sources: tuple[Type, ...]
     accumulate: bool = False  # the destination is the last source
-
-
-@dataclass(frozen=True)
-class Approximation:
-    """How far a result may lie from the device's, and why."""
-
-    why: str
-    ulps: int = 0  # steps between neighbouring values of the result's type
-    absolute: float = 0.0  # or this far
-    relative: float = 0.0  # or this part of the sum of the sizes of all products and of the addend
 
 
 @dataclass(frozen=True)

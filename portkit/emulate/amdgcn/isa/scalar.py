@@ -16,10 +16,11 @@ from portkit.emulate.amdgcn.decode import Decoder, Read, Step, take_apart
 from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import row_of
 from portkit.emulate.amdgcn.isa.compare import RELATIONS
-from portkit.emulate.amdgcn.isa.registry import Approximation, Build, Entry
+from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine
 from portkit.emulate.amdgcn.operands import Type, is_constant
 from portkit.emulate.core import floats, integers
+from portkit.emulate.core.vectors import Approximation
 
 _31, _63 = np.uint32(31), np.uint32(63)
 RDNA4_ONLY = frozenset({Generation.RDNA4})

@@ -14,9 +14,10 @@ from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step
 from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.arithmetic import Arithmetic, arithmetic, build
-from portkit.emulate.amdgcn.isa.registry import Approximation, Entry
+from portkit.emulate.amdgcn.isa.registry import Entry
 from portkit.emulate.amdgcn.operands import Type
 from portkit.emulate.core import floats, integers
+from portkit.emulate.core.vectors import Approximation
 
 _31, _63 = np.uint32(31), np.uint32(63)
 

@@ -17,6 +17,7 @@ from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.control import nothing
 from portkit.emulate.ptx.isa.halves import encode, unpack
 from portkit.emulate.ptx.isa.memory import VECTORS, access_hints, space_of
+from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.isa.rounding import bf16_values
 from portkit.emulate.ptx.machine import Array, Machine
@@ -25,8 +26,8 @@ from portkit.emulate.ptx.types import RAW, Type
 
 _SYNC = "Parallel Synchronization and Communication Instructions"
 
-Combine = Callable[[Array, Array], Array]
-"""New bits of what is there and the operand's."""
+Combine = Callable[..., Array]
+"""New bits of what is there and the operand's, or operands'."""
 
 
 def _typed(function: Callable[[Array, Array], Array], kind: Type) -> Combine:
@@ -44,18 +45,17 @@ def _decrement(old: Array, limit: Array) -> Array:
 
 
 _INTEGER: dict[str, Callable[[Array, Array], Array]] = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
+    **INTEGER,
     "inc": _increment,
     "dec": _decrement,
     "exch": lambda old, new: new,
 }
 
 _FLOAT: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "min": np.fmin, "max": np.fmax}
+
+
+def _exchange_if_equal(old: Array, compared: Array, new: Array) -> Array:
+    return np.where(old == compared, new, old)
 
 
 def _halves(function: Callable[[Array, Array], Array], kind: Type) -> Combine:
@@ -82,6 +82,8 @@ def combination(operation: str, kind: Type, in_global: bool) -> Combine | None:
 
     Sums of float32 in global memory flush denormals.
     """
+    if operation == "cas":
+        return _exchange_if_equal
     if kind in {Type.F16, Type.BF16, Type.F16X2, Type.BF16X2}:
         return _halves(_FLOAT[operation], kind) if operation in _FLOAT else None
     if kind.floating:
@@ -108,25 +110,14 @@ def turns(at: Offsets) -> Iterator[Any]:
     yield from np.split(order[by_rank], bounds)
 
 
-def apply(memory: Array, at: Offsets, values: Array, combine: Combine) -> Array:
+def apply(memory: Array, at: Offsets, combine: Combine, *values: Array) -> Array:
     """Change elements one access after the other; what each found there."""
     found = np.empty(at.size, memory.dtype)
     for which in turns(at):
         place = at[which]
         old = memory[place]
         found[which] = old
-        memory[place] = combine(old, values[which])
-    return found
-
-
-def _swap(memory: Array, at: Offsets, values: Array, compared: Array) -> Array:
-    """Cas."""
-    found = np.empty(at.size, memory.dtype)
-    for which in turns(at):
-        place = at[which]
-        old = memory[place]
-        found[which] = old
-        memory[place] = np.where(old == compared[which], values[which], old)
+        memory[place] = combine(old, *(each[which] for each in values))
     return found
 
 
@@ -161,7 +152,7 @@ def _step(
     reads = [[decoder.read(item, raw) for item in each] for each in items]
     writes = [decoder.write(item, raw) for item in decoder.items(target)] if target else []
     functions = {inside: combination(operation, kind, inside) for inside in (True, False)}
-    if operation != "cas" and None in functions.values():
+    if None in functions.values():
         raise decoder.unsupported(f"{operation} of .{kind.suffix}")
 
     def step(machine: Machine) -> None:
@@ -171,11 +162,8 @@ def _step(
             memory = machine.store_of(where).elements(str(raw.dtype))
             values = [machine.spread(np.asarray(each[number](machine))) for each in reads]
             combine = functions[where is Space.GLOBAL]
-            if operation == "cas":
-                found = _swap(memory, place // width, values[1], values[0])
-            else:
-                assert combine
-                found = apply(memory, place // width, values[0], combine)
+            assert combine
+            found = apply(memory, place // width, combine, *values)
             if writes:
                 writes[number](machine, found)
 

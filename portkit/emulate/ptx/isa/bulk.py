@@ -24,6 +24,7 @@ from portkit.emulate.ptx.isa.control import nothing
 from portkit.emulate.ptx.isa.flight import Flights, Operation
 from portkit.emulate.ptx.isa.mbarriers import Delivery, MemoryBarriers
 from portkit.emulate.ptx.isa.proxies import WrittenMaps
+from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import Access, Array, Machine
 from portkit.emulate.ptx.matrix.layouts import swizzled
@@ -255,15 +256,6 @@ def _sum_of_bf16(old: Array, new: Array) -> Array:
     return f32_to_bf16(bf16_to_f32(old) + bf16_to_f32(new)).astype(np.uint16)
 
 
-_REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
-
 _KINDS = {
     Element.U8: "u1",
     Element.U16: "u2",
@@ -284,7 +276,7 @@ def reduction(name: str, element: Element) -> Callable[..., None] | None:
     if element not in _KINDS:
         return None
     kind = np.dtype(_KINDS[element])
-    function = _REDUCTIONS[name]
+    function: Callable[[Array, Array], Array] = INTEGER[name]
     if element is Element.BF16:
         if name != "add":
             return None
@@ -411,7 +403,7 @@ def _tensor_store(decoder: Decoder, operands: Sequence[Operand], reduce: str | N
 
 def _tensor_reduce(decoder: Decoder) -> Step:
     hints = _hints(decoder)
-    name = decoder.required(*_REDUCTIONS)
+    name = decoder.required(*INTEGER)
     return _tensor_store(decoder, decoder.operands[: len(decoder.operands) - hints], name)
 
 

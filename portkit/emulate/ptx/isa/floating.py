@@ -10,9 +10,10 @@ from collections.abc import Callable
 import numpy as np
 
 from portkit.emulate.core import floats
+from portkit.emulate.core.vectors import Approximation
 from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.interpolation import FUNCTIONS, interpolated
-from portkit.emulate.ptx.isa.registry import Approximation, Entry
+from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.isa.rounding import FLOAT_MODES, NEAREST, add32, fused32, fused64, multiply32, rounded
 from portkit.emulate.ptx.isa.rows import Function, canonical, computed, row
 from portkit.emulate.ptx.machine import Array

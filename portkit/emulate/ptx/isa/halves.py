@@ -11,9 +11,10 @@ from collections.abc import Callable
 import numpy as np
 
 from portkit.emulate.core import floats
+from portkit.emulate.core.vectors import Approximation
 from portkit.emulate.ptx.decode import Decoder, Read, Step
 from portkit.emulate.ptx.isa.floating import extreme, finished
-from portkit.emulate.ptx.isa.registry import Approximation, Entry
+from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.isa.rounding import NEAREST, bf16_bits, bf16_values
 from portkit.emulate.ptx.isa.rows import Function, computed
 from portkit.emulate.ptx.machine import Array

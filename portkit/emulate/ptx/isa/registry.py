@@ -13,21 +13,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from portkit.emulate.core.findings import Unsupported
+from portkit.emulate.core.vectors import Approximation
 from portkit.emulate.ptx.decode import Decoder, Read, Step, Uses
 from portkit.emulate.ptx.program import Immediate, Instruction, Program, Register
 from portkit.emulate.ptx.types import Type
 
 Build: TypeAlias = Callable[[Decoder], Step]
-
-
-@dataclass(frozen=True)
-class Approximation:
-    """How far a result may lie from the device's, and why."""
-
-    why: str
-    ulps: int = 0  # steps between neighbouring values of the result's type
-    absolute: float = 0.0  # or this far
-    relative: float = 0.0  # or this part of the sum of the sizes of all products and of the addend
 
 
 @dataclass(frozen=True)

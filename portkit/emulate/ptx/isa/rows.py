@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from portkit.emulate.core.vectors import Approximation
 from portkit.emulate.ptx.decode import Decoder, Read, Step
-from portkit.emulate.ptx.isa.registry import Approximation, Entry
+from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import Machine
 from portkit.emulate.ptx.program import Operand, Register
 from portkit.emulate.ptx.types import Type, types_of

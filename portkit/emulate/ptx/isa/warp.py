@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.ptx.decode import Decoder, Read, Step
+from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import LANES, Array, Machine
 from portkit.emulate.ptx.types import Type, types_of
@@ -138,23 +139,15 @@ _IDENTITIES: dict[str, Callable[[Type], int]] = {
     "min": lambda kind: int(np.iinfo(kind.dtype).max),
     "max": lambda kind: int(np.iinfo(kind.dtype).min),
 }
-_REDUCTIONS = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
 
 
 def _reduce(decoder: Decoder) -> Step:
     """redux.sync: one result of a whole warp."""
     decoder.need(3)
-    operation, kind = decoder.required(*_REDUCTIONS), decoder.kind
+    operation, kind = decoder.required(*INTEGER), decoder.kind
     if kind is Type.F32:
         return _reduce_floats(decoder, operation)
-    function = _REDUCTIONS[operation]
+    function = INTEGER[operation]
     identity = np.array(_IDENTITIES[operation](kind) & 0xFFFF_FFFF, np.uint32).view(kind.dtype)
     read, write = decoder.read(decoder.operands[1], kind), decoder.write(decoder.operands[0], kind)
 
