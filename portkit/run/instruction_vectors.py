@@ -27,7 +27,8 @@ from portkit.emulate.amdgcn import probes as amd_probes
 from portkit.emulate.amdgcn import replay as amd_replay
 from portkit.emulate.core.bytestore import Words
 from portkit.emulate.core.operands import operands_for
-from portkit.emulate.core.vectors import EMULATOR, Origin, Probe, Recording, kind_of
+from portkit.emulate.core.replay import words_of
+from portkit.emulate.core.vectors import EMULATOR, Origin, Probe, Recording
 from portkit.emulate.ptx import architecture as nvidia
 from portkit.emulate.ptx import probes as nvidia_probes
 from portkit.emulate.ptx import replay as nvidia_replay
@@ -148,15 +149,11 @@ def _constants(probe: Probe, architecture: str, width: int) -> dict[str, Any]:
     assembly = ASSEMBLIES[architecture]
     return {
         "WIDTH": width,
-        "COUNT": _words(probe),
+        "COUNT": words_of(probe),
         "ASM": "\n".join(assembly.lines(probe, architecture)),
         "CONSTRAINTS": assembly.constraints,
         "LANES": assembly.lanes(architecture),
     }
-
-
-def _words(probe: Probe) -> int:
-    return sum(kind_of(kind).words for kind in probe.results)
 
 
 class Hardware:
@@ -179,7 +176,7 @@ class Hardware:
         """Launch the probe's kernel."""
         architecture = self.origin.architecture
         given = torch.from_numpy(operands.view(np.int32)).to("cuda")
-        results = torch.zeros((len(operands), _words(probe)), dtype=torch.int32, device="cuda")
+        results = torch.zeros((len(operands), words_of(probe)), dtype=torch.int32, device="cuda")
         constants = _constants(probe, architecture, operands.shape[1])
         with _refusals(probe):
             run_probe[(len(operands) // constants["LANES"],)](given, results, **constants, num_warps=1)
@@ -200,7 +197,7 @@ class Emulated:
         architecture = self.origin.architecture
         lanes = ASSEMBLIES[architecture].lanes(architecture)
         text = _built(probe, architecture, operands.shape[1])
-        results: Words = np.zeros((len(operands), _words(probe)), np.uint32)
+        results: Words = np.zeros((len(operands), words_of(probe)), np.uint32)
         done = run(text, architecture, (len(operands) // lanes,), [np.ascontiguousarray(operands), results], 1)
         if done.outcome.status is not Status.PASSED:
             raise ProbeRefusedError(f"{done.outcome.status}: {done.outcome.message}")

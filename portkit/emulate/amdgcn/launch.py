@@ -7,7 +7,6 @@ Source: LLVM, AMDGPU usage: "Kernel Argument Segment" in the metadata, "Initial 
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -23,7 +22,17 @@ from portkit.emulate.amdgcn.parse import parse
 from portkit.emulate.amdgcn.program import Argument, Program
 from portkit.emulate.core.bytestore import Bytes
 from portkit.emulate.core.findings import Unloadable, Unsupported
-from portkit.emulate.core.launch import Buffers, Descriptor, Emulation, Grid, Options, Pointer, Value
+from portkit.emulate.core.launch import (
+    Buffers,
+    Descriptor,
+    Emulation,
+    Grid,
+    Options,
+    Pointer,
+    Value,
+    number_bytes,
+    one_each,
+)
 from portkit.emulate.core.memory import Contents
 from portkit.emulate.core.running import KernelLaunch, emulate
 from portkit.emulate.core.schedule import Schedule
@@ -107,29 +116,11 @@ def _argument_bytes(argument: Argument, value: Value, number: int, buffers: Buff
         if not argument.pointer:
             raise Unloadable(f"{argument.name} takes a number, not a buffer")
         return buffers.address(number).to_bytes(8, "little")
-    if isinstance(value, float):
-        return _float_bytes(argument, value)
     if isinstance(value, Descriptor):
         raise Unloadable(f"{argument.name} takes no descriptor of a tensor")
-    whole = int(value or 0)
-    return (whole & ((1 << 8 * argument.size) - 1)).to_bytes(argument.size, "little")
-
-
-def _float_bytes(argument: Argument, value: float) -> bytes:
-    form = {2: "<e", 4: "<f", 8: "<d"}.get(argument.size)
-    if form is None or argument.pointer:
+    if isinstance(value, float) and argument.pointer:
         raise Unloadable(f"{argument.name} of {argument.size} bytes takes no float")
-    return struct.pack(form, value)
-
-
-def _values(program: Program, values: Sequence[Value]) -> list[Value]:
-    """One value for every argument; trailing ones that Triton adds for itself are null."""
-    if len(values) > len(program.explicit):
-        raise Unloadable(f"{len(values)} values for {len(program.explicit)} arguments")
-    missing = program.explicit[len(values) :]
-    if any(not item.pointer for item in missing):
-        raise Unloadable(f"no value for {missing[0].name}")
-    return [*values, *[None] * len(missing)]
+    return number_bytes(argument, value)
 
 
 def _named(program: Program, values: Sequence[Value]) -> list[tuple[str, Value]]:
@@ -213,7 +204,7 @@ class Launch(KernelLaunch[Code, Runner, Judged]):
 
     def _allocate(self) -> tuple[Buffers, int]:
         program, own = self.code.program, self._own_memory()
-        values = _values(program, self.values)
+        values = one_each(self.values, program.explicit, "arguments")
         buffers = Buffers(_named(program, values), list(own.values()))
         memory = buffers.memory
         places = dict(zip(own, memory.allocations, strict=False))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES, CDNA, Architecture
 from portkit.emulate.amdgcn.isa.registry import all_entries
 from portkit.emulate.amdgcn.launch import run
 from portkit.emulate.amdgcn.probes import body
 from portkit.emulate.core.bytestore import Words
-from portkit.emulate.core.launch import Options
+from portkit.emulate.core.launch import Emulation, Options
 from portkit.emulate.core.operands import without_signs
+from portkit.emulate.core.replay import need_emulated, results_by, words_of
 from portkit.emulate.core.vectors import (
     EXACT,
     Approximation,
@@ -25,8 +24,6 @@ from portkit.emulate.core.vectors import (
     kind_of,
     values_of,
 )
-from portkit.errors import VectorsError
-from portkit.model import Status
 
 ISA = "amdgcn"
 
@@ -41,18 +38,10 @@ def comparisons(recording: Recording, name: str) -> Iterator[Comparison]:
     Raises:
         VectorsError: of another instruction set or architecture, or with lines that the emulator can't run.
     """
-    architecture = _architecture(recording, name)
+    architecture = ARCHITECTURES[need_emulated(recording, ISA, ARCHITECTURES, name)]
     for probe in recording.probes:
         if probe.name not in recording.refused:
             yield _compared(recording, probe, architecture, name)
-
-
-def _architecture(recording: Recording, name: str) -> Architecture:
-    origin = recording.origin
-    if origin.isa != ISA or origin.architecture not in ARCHITECTURES:
-        message = f"recorded on {origin.architecture} ({origin.isa}), which is not emulated"
-        raise VectorsError(message, place=name, remedy=f"record on one of {', '.join(ARCHITECTURES)}")
-    return ARCHITECTURES[origin.architecture]
 
 
 def _compared(recording: Recording, probe: Probe, architecture: Architecture, name: str) -> Comparison:
@@ -82,16 +71,12 @@ def results_of(probe: Probe, operands: Words, architecture: Architecture, name: 
         VectorsError: it can't run the lines.
     """
     lanes = 64 if architecture.generation in CDNA else 32
-    words = sum(kind_of(kind).words for kind in probe.results)
-    groups = -(-len(operands) // lanes)
-    padded: Words = np.zeros((groups * lanes, operands.shape[1]), np.uint32)
-    padded[: len(operands)] = operands
-    results: Words = np.zeros((groups * lanes, words), np.uint32)
-    text = _kernel(probe, architecture, lanes, operands.shape[1], words)
-    done = run(text, architecture.name, (groups,), [padded, results], options=Options(check=False))
-    if done.outcome.status is not Status.PASSED:
-        raise VectorsError(f"{probe.name}: {done.outcome.message}", place=name or None)
-    return results[: len(operands)]
+    text = _kernel(probe, architecture, lanes, operands.shape[1], words_of(probe))
+
+    def launch(groups: int, given: Words, results: Words) -> Emulation:
+        return run(text, architecture.name, (groups,), [given, results], options=Options(check=False))
+
+    return results_by(launch, probe, operands, lanes, name)
 
 
 _FRAME = """\t.amdgcn_target "amdgcn-amd-amdhsa--{architecture}"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.core.bytestore import Bytes
-from portkit.emulate.core.findings import Finding
+from portkit.emulate.core.findings import Finding, Unloadable
 from portkit.emulate.core.memory import Contents, Memory
 from portkit.emulate.core.schedule import Order
 from portkit.emulate.core.written import Flags
@@ -78,6 +79,55 @@ class Emulation:
     counts: Counts = field(default_factory=Counts)
     over_budget: bool = False  # ended, or was refused, by the budget of the options
     said: tuple[str, ...] = ()  # what the kernel printed, message by message
+
+
+class Declared(Protocol):
+    """An argument as the kernel declares it."""
+
+    @property
+    def name(self) -> str:
+        """As the kernel's text has it."""
+
+    @property
+    def pointer(self) -> bool:
+        """Whether it is an address."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+
+def one_each(values: Sequence[Value], declared: Sequence[Declared], word: str) -> list[Value]:
+    """One value for every argument; trailing pointers that Triton adds for itself are null.
+
+    Args:
+        values: those that the caller gives, in order.
+        declared: all that the kernel takes.
+        word: what the instruction set calls them.
+
+    Raises:
+        Unloadable: there are more values than arguments, or one that is no pointer has none.
+    """
+    if len(values) > len(declared):
+        raise Unloadable(f"{len(values)} values for {len(declared)} {word}")
+    missing = declared[len(values) :]
+    if any(not item.pointer for item in missing):
+        raise Unloadable(f"no value for {missing[0].name}")
+    return [*values, *[None] * len(missing)]
+
+
+def number_bytes(declared: Declared, value: float | bool | None) -> bytes:
+    """A number as an argument of some size holds it; None is 0.
+
+    Raises:
+        Unloadable: no float has that size.
+    """
+    if not isinstance(value, float):
+        return (int(value or 0) & ((1 << 8 * declared.size) - 1)).to_bytes(declared.size, "little")
+    form = {2: "<e", 4: "<f", 8: "<d"}.get(declared.size)
+    if form is None:
+        raise Unloadable(f"{declared.name} of {declared.size} bytes takes no float")
+    return struct.pack(form, value)
 
 
 def workgroup_ids(grid: Sequence[int]) -> list[Grid]:

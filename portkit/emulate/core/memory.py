@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from portkit.emulate.core.bytestore import Bytes, ByteStore, Offsets, Words
-from portkit.emulate.core.written import Flags, WrittenBytes
+from portkit.emulate.core.bytestore import Bytes, Offsets
+from portkit.emulate.core.written import Flags, FollowedStore, WrittenBytes
 
 BASE = 0x7E00_0000_0000
 """Address of the first byte: within the 47 bits that user space has on both vendors' hosts."""
@@ -63,7 +63,7 @@ def lay_out(contents: list[Contents]) -> tuple[list[Allocation], int]:
     return placed, -(-(offset + GUARD) // 16) * 16
 
 
-class Memory(ByteStore):
+class Memory(FollowedStore):
     """Allocations in one arena.
 
     Args:
@@ -78,7 +78,6 @@ class Memory(ByteStore):
         super().__init__(np.zeros(size, np.uint8))
         self._starts = np.array([item.start for item in self.allocations], np.int64)
         self._ends = np.array([item.end for item in self.allocations], np.int64)
-        self.written: WrittenBytes | None = None
         self._fill(contents)
 
     def _fill(self, contents: list[Contents]) -> None:
@@ -127,17 +126,3 @@ class Memory(ByteStore):
         """The allocation that holds an offset."""
         place = int(np.searchsorted(self._starts, at, "right")) - 1
         return self.allocations[place] if place >= 0 and at < self._ends[place] else None
-
-    def first_unwritten(self, at: Offsets, size: int) -> int | None:
-        """Index of the first access that reads a byte nothing wrote."""
-        return None if self.written is None else self.written.first_missing(at, size)
-
-    def store(self, at: Offsets, size: int, words: Words) -> None:
-        """As ``ByteStore.store``; the bytes count as written."""
-        self.mark(at, size)
-        super().store(at, size, words)
-
-    def mark(self, at: Offsets, size: int) -> None:
-        """Count bytes as written."""
-        if self.written is not None:
-            self.written.mark(at, size)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from portkit.emulate.core.bytestore import ByteStore, Offsets, Words
-from portkit.emulate.core.written import WrittenBytes
+from portkit.emulate.core.bytestore import Offsets, Words
+from portkit.emulate.core.written import FollowedStore, WrittenBytes
 
 
-class SharedMemory(ByteStore):
+class SharedMemory(FollowedStore):
     """Shared memory of ``groups`` workgroups.
 
     Args:
@@ -30,7 +30,6 @@ class SharedMemory(ByteStore):
         words: Words = np.full(groups * self.stride // 4, poison, np.uint32)
         super().__init__(words.view(np.uint8))
         self.groups = groups
-        self.written: WrittenBytes | None = None
 
     def follow_writes(self) -> None:
         """From here on, note which bytes are written."""
@@ -42,17 +41,3 @@ class SharedMemory(ByteStore):
         if not at.size or int(at.view(np.uint64).max()) + size <= self.size:  # a negative one is huge
             return None
         return int(np.argmax((at < 0) | (at + size > self.size)))
-
-    def first_unwritten(self, at: Offsets, size: int) -> int | None:
-        """Index of the first access that reads a byte nothing wrote."""
-        return None if self.written is None else self.written.first_missing(at, size)
-
-    def store(self, at: Offsets, size: int, words: Words) -> None:
-        """As ``ByteStore.store``; the bytes count as written."""
-        self.mark(at, size)
-        super().store(at, size, words)
-
-    def mark(self, at: Offsets, size: int) -> None:
-        """Count bytes as written."""
-        if self.written is not None:
-            self.written.mark(at, size)

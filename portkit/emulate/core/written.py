@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from portkit.emulate.core.bytestore import Offsets, low_bits
+from portkit.emulate.core.bytestore import ByteStore, Offsets, Words, low_bits
 
 Flags: TypeAlias = NDArray[np.bool_]
 
@@ -66,3 +66,27 @@ class WrittenBytes:
         word = at >> 2
         place = word if size == 4 else word[:, None] + np.arange(size // 4)
         return np.asarray(self._fours[place] == _FOUR_TRUE)
+
+
+class FollowedStore(ByteStore):
+    """Bytes of which it may be followed which are written.
+
+    Attributes:
+        written: which bytes; None as long as nobody follows that, or where all are.
+    """
+
+    written: WrittenBytes | None = None
+
+    def first_unwritten(self, at: Offsets, size: int) -> int | None:
+        """Index of the first access that reads a byte nothing wrote."""
+        return None if self.written is None else self.written.first_missing(at, size)
+
+    def store(self, at: Offsets, size: int, words: Words) -> None:
+        """As ``ByteStore.store``; the bytes count as written."""
+        self.mark(at, size)
+        super().store(at, size, words)
+
+    def mark(self, at: Offsets, size: int) -> None:
+        """Count bytes as written."""
+        if self.written is not None:
+            self.written.mark(at, size)

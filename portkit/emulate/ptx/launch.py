@@ -6,14 +6,23 @@ Source: PTX ISA, "Kernel Function Parameters" and "State Spaces".
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from portkit.emulate.core.bytestore import Bytes
 from portkit.emulate.core.findings import Unloadable
-from portkit.emulate.core.launch import Buffers, Descriptor, Emulation, Grid, Options, Pointer, Value
+from portkit.emulate.core.launch import (
+    Buffers,
+    Descriptor,
+    Emulation,
+    Grid,
+    Options,
+    Pointer,
+    Value,
+    number_bytes,
+    one_each,
+)
 from portkit.emulate.core.memory import Contents
 from portkit.emulate.core.running import KernelLaunch, emulate
 from portkit.emulate.core.schedule import Schedule
@@ -65,32 +74,13 @@ def _parameter_bytes(item: Parameter, value: Value, number: int, buffers: Buffer
         return _descriptor_bytes(item, value.encode(buffers.address(number)))
     if item.kind is None:
         raise Unloadable(f"{item.name} of {item.size} bytes takes no number")
-    if isinstance(value, float):
-        return _float_bytes(item, value)
-    return (int(value or 0) & ((1 << 8 * item.size) - 1)).to_bytes(item.size, "little")
+    return number_bytes(item, value)
 
 
 def _descriptor_bytes(item: Parameter, raw: bytes) -> bytes:
     if item.size != len(raw) or item.kind is not None:
         raise Unloadable(f"{item.name} of {item.size} bytes takes no descriptor of {len(raw)}")
     return raw
-
-
-def _float_bytes(item: Parameter, value: float) -> bytes:
-    form = {2: "<e", 4: "<f", 8: "<d"}.get(item.size)
-    if form is None:
-        raise Unloadable(f"{item.name} of {item.size} bytes takes no float")
-    return struct.pack(form, value)
-
-
-def _values(program: Program, values: Sequence[Value]) -> list[Value]:
-    """One value for every parameter; trailing pointers that Triton adds for itself are null."""
-    if len(values) > len(program.parameters):
-        raise Unloadable(f"{len(values)} values for {len(program.parameters)} parameters")
-    missing = program.parameters[len(values) :]
-    if any(not item.pointer for item in missing):
-        raise Unloadable(f"no value for {missing[0].name}")
-    return [*values, *[None] * len(missing)]
 
 
 class Launch(KernelLaunch[Code, Runner, Judged]):
@@ -107,7 +97,7 @@ class Launch(KernelLaunch[Code, Runner, Judged]):
         program = self.code.program
         own = [Contents(_PARAMETERS, np.zeros(max(16, program.parameter_bytes), np.uint8))]
         own += [Contents(item.name, _initial(item.contents, item.size)) for item in program.global_variables]
-        values = _values(program, self.values)
+        values = one_each(self.values, program.parameters, "parameters")
         buffers = Buffers([(f"argument {number}", value) for number, value in enumerate(values)], own)
         places = buffers.memory.allocations
         self.parameters = pack_parameters(program, values, buffers)

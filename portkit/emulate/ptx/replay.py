@@ -7,16 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from portkit.emulate.core.bytestore import Words
-from portkit.emulate.core.launch import Options
-from portkit.emulate.core.vectors import EXACT, Approximation, Comparison, Probe, Recording, compare, kind_of
+from portkit.emulate.core.launch import Emulation, Options
+from portkit.emulate.core.replay import need_emulated, results_by, words_of
+from portkit.emulate.core.vectors import EXACT, Approximation, Comparison, Probe, Recording, compare
 from portkit.emulate.ptx.architecture import ARCHITECTURES, Architecture
 from portkit.emulate.ptx.isa.registry import all_entries
 from portkit.emulate.ptx.launch import run
 from portkit.emulate.ptx.machine import LANES
 from portkit.emulate.ptx.probes import body
 from portkit.emulate.ptx.types import TYPES
-from portkit.errors import VectorsError
-from portkit.model import Status
 
 ISA = "ptx"
 _APPROXIMATE = frozenset({"approx", "full"})
@@ -32,13 +31,10 @@ def comparisons(recording: Recording, name: str) -> Iterator[Comparison]:
     Raises:
         VectorsError: of another instruction set or architecture, or with lines that the emulator can't run.
     """
-    origin = recording.origin
-    if origin.isa != ISA or origin.architecture not in ARCHITECTURES:
-        message = f"recorded on {origin.architecture} ({origin.isa}), which is not emulated"
-        raise VectorsError(message, place=name, remedy=f"record on one of {', '.join(ARCHITECTURES)}")
+    architecture = ARCHITECTURES[need_emulated(recording, ISA, ARCHITECTURES, name)]
     for probe in recording.probes:
         if probe.name not in recording.refused:
-            yield _compared(recording, probe, ARCHITECTURES[origin.architecture], name)
+            yield _compared(recording, probe, architecture, name)
 
 
 def _compared(recording: Recording, probe: Probe, architecture: Architecture, name: str) -> Comparison:
@@ -67,16 +63,12 @@ def results_of(probe: Probe, operands: Words, architecture: Architecture, name: 
     Raises:
         VectorsError: it can't run the lines.
     """
-    words = sum(kind_of(kind).words for kind in probe.results)
-    groups = -(-len(operands) // LANES)
-    padded: Words = np.zeros((groups * LANES, operands.shape[1]), np.uint32)
-    padded[: len(operands)] = operands
-    results: Words = np.zeros((groups * LANES, words), np.uint32)
-    text = _kernel(probe, architecture, 4 * operands.shape[1], 4 * words)
-    done = run(text, architecture.name, (groups,), [padded, results], 1, options=Options(check=False))
-    if done.outcome.status is not Status.PASSED:
-        raise VectorsError(f"{probe.name}: {done.outcome.message}", place=name or None)
-    return results[: len(operands)]
+    text = _kernel(probe, architecture, 4 * operands.shape[1], 4 * words_of(probe))
+
+    def launch(groups: int, given: Words, results: Words) -> Emulation:
+        return run(text, architecture.name, (groups,), [given, results], 1, options=Options(check=False))
+
+    return results_by(launch, probe, operands, LANES, name)
 
 
 def _kernel(probe: Probe, architecture: Architecture, source: int, target: int) -> str:
