@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-from portkit.plan.matrix_format import Rules, Text, mistake
+from portkit.plan.matrix_format import Rules, Section, Text, fitting, mistake
 
 MOST_MINUTES: Final = 6 * 60
 """Limit of a job on a runner that GitHub hosts (https://docs.github.com/actions/reference/limits)."""
@@ -23,34 +23,22 @@ def _cron(text: str) -> str:
     return text
 
 
-def _python(text: str) -> str:
-    if not re.fullmatch(r"3\.[0-9]{2}", text):
-        raise mistake(f"{text[:40]!r} is no version of Python", "write one in quotes, such as '3.12'")
-    return text
+_python = fitting("version of Python", r"3\.[0-9]{2}", "write one in quotes, such as '3.12'")
+_client = fitting("client id", r"[A-Za-z0-9._]+", "write the client id of the app, such as Iv23liAbCdEfGhIjKlMn")
+_secret = fitting(
+    "name of a secret",
+    r"(?!(?i:GITHUB_))[A-Za-z_][A-Za-z0-9_]*",
+    "use letters, digits and _, and not GITHUB_ in front",
+)
+_history = fitting(
+    "path of an object store",
+    r"(s3|gs|az|abfss)://[A-Za-z0-9@][A-Za-z0-9@._/-]*",
+    "write one such as s3://bucket/portkit",
+)
 
 
-def _client(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._]+", text):
-        raise mistake(f"{text[:40]!r} is no client id", "write the client id of the app, such as Iv23liAbCdEfGhIjKlMn")
-    return text
-
-
-def _secret(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) or text.upper().startswith("GITHUB_"):
-        raise mistake(f"{text[:40]!r} is no name of a secret", "use letters, digits and _, and not GITHUB_ in front")
-    return text
-
-
-def _history(text: str) -> str:
-    if not re.fullmatch(r"(s3|gs|az|abfss)://[A-Za-z0-9@][A-Za-z0-9@._/-]*", text):
-        raise mistake(f"{text[:40]!r} is no path of an object store", "write one such as s3://bucket/portkit")
-    return text
-
-
-class WorkflowFormat(BaseModel):
+class WorkflowFormat(Section):
     """What is asked of a CI system beside the places."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     schedule: Annotated[Text, AfterValidator(_cron)] = Field(default="17 2 * * *", description="cron, in UTC")
     python: Annotated[Text, AfterValidator(_python)] = Field(

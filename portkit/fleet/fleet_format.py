@@ -5,13 +5,23 @@ What ties two parts of the file together, or needs the catalogue, is in :mod:`po
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from portkit.fleet.ci_format import WorkflowFormat
-from portkit.plan.matrix_format import Choice, Given, Rules, TargetName, Text, TierName, mistake
+from portkit.plan.matrix_format import (
+    Choice,
+    Given,
+    Rules,
+    Section,
+    TargetName,
+    Text,
+    TierName,
+    fitting,
+    known_version,
+    mistake,
+)
 
 FORMAT_VERSION = 1
 """Version of the file format; a file that says another is refused."""
@@ -19,51 +29,25 @@ FORMAT_VERSION = 1
 REACHED_BY: Final = ("partition", "host", "local", "ci")
 """Keys that say how a place is reached: by Slurm, by ssh, not at all since it is this host, by a CI system alone."""
 
-_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,62}"  # what ReFrame takes for a partition
-_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _MOST_SECONDS = 30 * 86_400
 
 
-def _version(number: int) -> int:
-    if number != FORMAT_VERSION:
-        raise mistake(
-            f"format version {number} is unknown",
-            f"write `version: {FORMAT_VERSION}`, or use the portkit release that knows version {number}",
-        )
-    return number
-
-
-def _place_name(name: str) -> str:
-    if not re.fullmatch(_NAME, name):
-        raise mistake(
-            f"{name[:40]!r} is no name of a place", "use letters, digits, _ and -, a letter first, such as h200-node7"
-        )
-    return name
-
-
-def _destination(name: str) -> str:
-    """A host as ssh takes it; one that begins with a dash would be an option of ssh."""
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@:-]*", name):
-        raise mistake(f"{name[:40]!r} is no host", "write what `ssh` takes: a name of its configuration, or user@host")
-    return name
-
-
-def _partition(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.,-]*", name):
-        raise mistake(f"{name[:40]!r} is no partition of Slurm", "write a name that `sinfo` shows")
-    return name
-
-
-def _node(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-        raise mistake(f"{name[:40]!r} is no node of Slurm", "write one name that `sinfo -N` shows")
-    return name
-
-
-def _resource(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_]+(:[A-Za-z0-9_.-]+)?", name):
-        raise mistake(f"{name[:40]!r} is no generic resource", "write it without a count, such as gpu or gpu:h200")
-    return name
+_place_name = fitting(
+    "name of a place",
+    r"[A-Za-z_][A-Za-z0-9_-]{0,62}",  # what ReFrame takes for a partition
+    "use letters, digits, _ and -, a letter first, such as h200-node7",
+)
+_destination = fitting(
+    "host",
+    r"[A-Za-z0-9_][A-Za-z0-9_.@:-]*",  # one that begins with a dash would be an option of ssh
+    "write what `ssh` takes: a name of its configuration, or user@host",
+)
+_partition = fitting("partition of Slurm", r"[A-Za-z0-9_][A-Za-z0-9_.,-]*", "write a name that `sinfo` shows")
+_node = fitting("node of Slurm", r"[A-Za-z0-9_][A-Za-z0-9_.-]*", "write one name that `sinfo -N` shows")
+_resource = fitting(
+    "generic resource", r"[A-Za-z0-9_]+(:[A-Za-z0-9_.-]+)?", "write it without a count, such as gpu or gpu:h200"
+)
+_variable = fitting("name of a variable", r"[A-Za-z_][A-Za-z0-9_]*", "use letters, digits and _, no digit first")
 
 
 def _relative(path: str) -> str:
@@ -74,8 +58,7 @@ def _relative(path: str) -> str:
 
 def _variables(given: dict[str, str]) -> dict[str, str]:
     for name in given:
-        if not re.fullmatch(_VARIABLE, name):
-            raise mistake(f"{name[:40]!r} is no name of a variable", "use letters, digits and _, no digit first")
+        _variable(name)
     return given
 
 
@@ -83,11 +66,7 @@ Seconds = Annotated[int, Field(gt=0, le=_MOST_SECONDS)]
 Index = Annotated[int, Field(ge=0, le=1023)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class CiFormat(_Section):
+class CiFormat(Section):
     """How a CI system reaches a place; ``portkit ci`` reads it."""
 
     runner: Choice[Text] = Field(description="labels of the runner")
@@ -95,7 +74,7 @@ class CiFormat(_Section):
     options: Rules[Text] = Field(default=[], description="options of the container")
 
 
-class SecondsFormat(_Section):
+class SecondsFormat(Section):
     """Limits of time."""
 
     cell: Seconds = Field(default=900, description="one cell, all stages together")
@@ -104,7 +83,7 @@ class SecondsFormat(_Section):
     lock: Seconds = Field(default=600, description="wait for a GPU that another job has locked")
 
 
-class PlaceFormat(_Section):
+class PlaceFormat(Section):
     """Where GPUs of one SKU are, and how they are reached."""
 
     target: TargetName
@@ -125,7 +104,7 @@ class PlaceFormat(_Section):
     python: Given[Text] = Field(default=None, description="interpreter on the host, or in the container")
     container: Given[Text] = Field(default=None, description="command that runs another inside a container")
     setup: Rules[Text] = Field(default=[], description="lines of shell before the job")
-    env: Annotated[dict[str, str], AfterValidator(_variables)] = {}
+    env: Annotated[dict[str, str], AfterValidator(_variables)] = Field(default={})
     optional: bool = Field(default=False, description="whether its absence is no failure")
     ci: Given[CiFormat] = None
 
@@ -160,10 +139,10 @@ _ONLY_OF: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-class FleetFormat(_Section):
+class FleetFormat(Section):
     """A whole fleet file."""
 
-    version: Annotated[int, AfterValidator(_version)] = Field(
+    version: Annotated[int, AfterValidator(known_version(FORMAT_VERSION))] = Field(
         default=FORMAT_VERSION, json_schema_extra={"const": FORMAT_VERSION}
     )
     matrix: Annotated[Text, AfterValidator(_relative)] = "matrix.yaml"

@@ -89,6 +89,37 @@ def _matching(word: str, pattern: str, rule: str) -> Callable[[str], str]:
     return check
 
 
+def fitting(word: str, pattern: str, remedy: str) -> Callable[[str], str]:
+    """A check of texts: they must match a pattern as a whole.
+
+    Args:
+        word: what such a text is, for the message.
+        pattern: regular expression.
+        remedy: of the mistake.
+    """
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise mistake(f"{text[:40]!r} is no {word}", remedy)
+        return text
+
+    return check
+
+
+def known_version(known: int) -> Callable[[int], int]:
+    """A check of a file's version: the one that this portkit knows."""
+
+    def check(number: int) -> int:
+        if number != known:
+            raise mistake(
+                f"format version {number} is unknown",
+                f"write `version: {known}`, or use the portkit release that knows version {number}",
+            )
+        return number
+
+    return check
+
+
 def _triton_range(text: str) -> str:
     """The range of Triton versions that a text writes, normalised.
 
@@ -163,15 +194,6 @@ def _empty_if_null(value: Any) -> Any:
     return [] if value is None else value
 
 
-def _version(number: int) -> int:
-    if number != FORMAT_VERSION:
-        raise mistake(
-            f"format version {number} is unknown",
-            f"write `version: {FORMAT_VERSION}`, or use the portkit release that knows version {number}",
-        )
-    return number
-
-
 T = TypeVar("T")
 
 _SLUG = "use lower-case letters, digits and _, with a letter first, such as add_rms_norm"
@@ -214,11 +236,13 @@ def _key(description: str) -> Any:
     return Field(default=None, description=description)
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """A mapping of the file: it has no other keys than those named, and no type is turned into another."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class AxesFormat(_Section):
+class AxesFormat(Section):
     """Values along the axes of a kernel; a missing axis keeps all that the case declares."""
 
     shapes: Given[Choice[ShapeText]] = _key(
@@ -246,7 +270,7 @@ SELECTORS = ("kernel", "target", "direction", "shape", "dtype", "variant", "evid
 """Keys by which a rule selects cells."""
 
 
-class RuleFormat(_Section):
+class RuleFormat(Section):
     """Cells that a rule speaks of, and why; a missing key matches everything."""
 
     kernel: Given[str] = _key("a kernel of this matrix")
@@ -272,10 +296,10 @@ class ExpectFormat(RuleFormat):
     status: GapName = Field(description="what goes wrong there; any other status, and a good one, fails")
 
 
-class MatrixFormat(_Section):
+class MatrixFormat(Section):
     """A whole matrix file."""
 
-    version: Annotated[int, AfterValidator(_version)] = Field(
+    version: Annotated[int, AfterValidator(known_version(FORMAT_VERSION))] = Field(
         default=FORMAT_VERSION, description="version of the file's format", json_schema_extra={"const": FORMAT_VERSION}
     )
     kernels: Annotated[dict[KernelName, KernelFormat | None], Field(min_length=1)] = Field(
