@@ -19,7 +19,6 @@ from portkit.emulate.amdgcn.machine import Array, Machine, Mask
 from portkit.emulate.amdgcn.operands import (
     EXEC,
     NULL,
-    VCC,
     File,
     Register,
     Type,
@@ -230,13 +229,6 @@ class Decoder:
     def vcc(self) -> str:
         """VCC by the name that fits the wave size."""
         return "vcc" if self.lanes == 64 else "vcc_lo"
-
-    @property
-    def vcc_index(self) -> int:
-        """VCC's place in the scalar file."""
-        return VCC
-
-    # -- vector operands
 
     def vector(self, text: str, kind: Type, *, permutation: LanePermutation | None = None, select: str = "") -> Read:
         """A source of a vector instruction: broadcastable to ``[waves, lanes]``.

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from portkit.emulate.core.findings import Unsupported
 from portkit.emulate.core.vectors import Approximation
 from portkit.emulate.ptx.decode import Decoder, Read, Step, Uses
-from portkit.emulate.ptx.program import Immediate, Instruction, Program, Register
+from portkit.emulate.ptx.program import Immediate, Instruction, Program
 from portkit.emulate.ptx.types import Type
 
 Build: TypeAlias = Callable[[Decoder], Step]
@@ -149,8 +149,3 @@ def _guarded(decoder: Decoder, entry: Entry, step: Step) -> Step:
         return step
     condition = decoder.guard()
     return lambda machine: machine.guarded(condition(machine), step)
-
-
-def defined_registers(compiled: Iterable[Compiled]) -> set[Register]:
-    """Registers that some instruction writes."""
-    return set().union(*(item.uses.writes for item in compiled))

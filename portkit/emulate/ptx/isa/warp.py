@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from portkit.emulate.ptx.decode import Decoder, Read, Step
+from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import LANES, Array, Machine
@@ -197,16 +197,6 @@ def _elect(decoder: Decoder) -> Step:
         write_chosen(machine, machine.by_thread(_LANE[None, :] == first))
 
     return step
-
-
-def first_lanes(read: Read) -> Callable[[Machine], Array]:
-    """``[warps]``: a source that all lanes hold alike, of the first lane that takes part."""
-
-    def first(machine: Machine) -> Array:
-        values = machine.by_warp(read(machine))
-        return values[np.arange(len(values)), np.argmax(machine.present, axis=1)]
-
-    return first
 
 
 def _together(
