@@ -230,6 +230,8 @@ class Decoder:
         """VCC by the name that fits the wave size."""
         return "vcc" if self.lanes == 64 else "vcc_lo"
 
+    # -- vector operands
+
     def vector(self, text: str, kind: Type, *, permutation: LanePermutation | None = None, select: str = "") -> Read:
         """A source of a vector instruction: broadcastable to ``[waves, lanes]``.
 
