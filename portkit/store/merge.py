@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import collections
 import functools
-import gc
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
 from portkit.errors import ReportError
+from portkit.garbage import uncollected
 from portkit.model import Counters, DeviceProbe, Evidence, Header, Record
 from portkit.store.alike import by_toolchain, why_apart
 from portkit.store.journal import Report
@@ -86,7 +85,7 @@ def merge(paths: Sequence[Path], triton: str | None = None, *, stand_ins: bool =
             is of that Triton.
     """
     sources = find(paths)
-    with _no_garbage():
+    with uncollected():  # millions of records, which have no circles
         reports = _without_copies(sources.read() if stand_ins else _of_devices(sources.read()))
         dataset = _merged(sorted(reports, key=_age), triton)
     return replace(dataset, warnings=(*sorted(sources.left_out), *dataset.warnings), sources=sources)
@@ -102,18 +101,6 @@ def _of_devices(reports: Iterable[Report]) -> Iterator[Report]:
                 remedy="leave this report out, and run on a host that has the GPU",
             )
         yield report
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """No search for circles among millions of records, which have none."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _without_copies(reports: Iterable[Report]) -> list[Report]:

@@ -8,15 +8,14 @@ asked for; each ends by the same rule.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
+from portkit.garbage import uncollected
 from portkit.run.device_state import Monitor
 from portkit.run.timing.events import Before, Functions, Sample, held, hold_for, sample_rounds
 from portkit.run.timing.flush import Flush, make_flush
@@ -64,7 +63,7 @@ def measure(places: Sequence[Functions], options: Options, monitor: Monitor) -> 
     """
     readings = Readings(monitor)
     flush = make_flush(options.flush_bytes)
-    with _uncollected():
+    with uncollected():  # with a compiler loaded, a search for garbage stops the host for a tenth of a second
         results = results_that_fit(places[0])
         places = scattered(places, results)
         warmup = _warm_up(places, flush, monitor)
@@ -153,18 +152,6 @@ class _Engine:
     def _busy(self) -> None:
         for _ in range(_BUSY_ROUNDS):
             _unsampled_round(self.places[0], self.flush)
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """No garbage collection: with a compiler loaded, one stops the host for a tenth of a second."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _warm_up(places: Sequence[Functions], flush: Flush, monitor: Monitor) -> int:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import gc
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
+from portkit.garbage import uncollected
 from portkit.run.timing.order import drawn
 from portkit.run.timing.rounds import Bounds, Rounds, until_settled
 
@@ -36,7 +36,8 @@ def wall_rounds(samples: Mapping[str, Sample], bounds: Bounds) -> Rounds[float]:
         return [{name: samples[name]() for name in each} for each in itertools.islice(turns, rounds)]
 
     sample(WARMUP)
-    with without_collection():
+    gc.collect()
+    with uncollected():  # within a sample a search for garbage would stop the host
         return until_settled(sample, float, bounds)
 
 
@@ -59,16 +60,3 @@ def sample_of(call: Callable[[], object], finish: Callable[[], object], *, calls
         return (time.perf_counter() - start) * 1e3
 
     return sample
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Python's collection of garbage now, and none meanwhile: within a sample it would stop the host."""
-    gc.collect()
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
