@@ -5,26 +5,23 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from portkit.fleet import scheduler
-from portkit.fleet.engine import run_engine
+from portkit.fleet.engine import Say, run_engine
 from portkit.fleet.harvest import Found, gather, judge, names
 from portkit.fleet.job import job_files, options_of, outer_seconds
 from portkit.fleet.mirror import EVERY_SECONDS, Mirror
 from portkit.fleet.on_host import end_job, fetch, forget
 from portkit.fleet.reframe_site import site
 from portkit.fleet.runs import Attempt, FleetJob, FleetRun, new_nonce
-from portkit.fleet.site import Fleet, Host, Local, Partition, read_fleet
+from portkit.fleet.site import Fleet, Host, Partition, Reached, read_fleet
 from portkit.store.journal import utc_now
 
 _POLL_SECONDS: Final = 5.0
-
-Say = Callable[[str], None]
-Reached = Partition | Host | Local
 
 
 @dataclass(frozen=True)

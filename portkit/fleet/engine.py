@@ -93,7 +93,7 @@ def _follow(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], s
     try:
         for line in process.stdout:
             keep(line)
-            if line.lstrip().startswith((b"[ RUN", b"[     ", b"[  ", b"[ FAIL")):
+            if line.lstrip().startswith((b"[ RUN", b"[  ", b"[ FAIL")):
                 say(line.decode(errors="replace").strip())
         process.wait()
     except KeyboardInterrupt:

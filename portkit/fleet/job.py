@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from portkit.fleet.runs import FleetJob
-from portkit.fleet.site import Fleet, Host, Local, Partition
+from portkit.fleet.site import Fleet, Partition, Reached
 from portkit.model import INTERPRETER, SCHEMA_VERSION
 
 SCRIPT: Final = Path(__file__).parent / "job.sh"
@@ -28,7 +28,7 @@ MARGIN_SECONDS: Final = 300
 """What a job takes beside lock, preflight and pytest, before the scheduler or ReFrame ends it."""
 
 
-def job_files(fleet: Fleet, place: Partition | Host | Local, nonce: str) -> dict[str, str]:
+def job_files(fleet: Fleet, place: Reached, nonce: str) -> dict[str, str]:
     """Name → content of what a job needs beside the source."""
     files = {"job.sh": SCRIPT.read_text(), "job.env": "\n".join(_variables(fleet, place, nonce)) + "\n"}
     if place.setup:
@@ -42,12 +42,12 @@ def outer_seconds(fleet: Fleet) -> int:
     return seconds.lock + PREFLIGHT_SECONDS + seconds.job + MARGIN_SECONDS
 
 
-def options_of(place: Partition | Host | Local, job: FleetJob) -> list[str]:
+def options_of(place: Reached, job: FleetJob) -> list[str]:
     """Options of sbatch that this job alone has."""
     return [f"--nodelist={job.node}"] if isinstance(place, Partition) and job.node else []
 
 
-def _variables(fleet: Fleet, place: Partition | Host | Local, nonce: str) -> Iterator[str]:
+def _variables(fleet: Fleet, place: Reached, nonce: str) -> Iterator[str]:
     devices = () if isinstance(place, Partition) else place.devices
     yield _assigned("nonce", nonce)
     yield _assigned("python", place.python)
@@ -64,14 +64,14 @@ def _variables(fleet: Fleet, place: Partition | Host | Local, nonce: str) -> Ite
     yield from (f"export {_assigned(name, value)}" for name, value in place.env.items())
 
 
-def _expected(fleet: Fleet, place: Partition | Host | Local, devices: Sequence[int]) -> Iterator[str]:
+def _expected(fleet: Fleet, place: Reached, devices: Sequence[int]) -> Iterator[str]:
     yield from ("--matrix", fleet.matrix, "--target", place.target, "--count", str(place.count))
     yield from ("--schema", str(SCHEMA_VERSION))
     if devices:
         yield from ("--devices", ",".join(map(str, devices)))
 
 
-def _arguments(fleet: Fleet, place: Partition | Host | Local, devices: Sequence[int], nonce: str) -> Iterator[str]:
+def _arguments(fleet: Fleet, place: Reached, devices: Sequence[int], nonce: str) -> Iterator[str]:
     yield from ("--benchmark", "-p", "no:cacheprovider", "--portkit-matrix", fleet.matrix)
     targets = place.target if place.count else f"{place.target},{INTERPRETER}"
     yield from ("--portkit-target", targets, "--portkit-report", REPORTS, "--portkit-nonce", nonce)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ruamel.yaml import YAML
 
-from portkit.fleet.site import Fleet, Host, Local, Partition
+from portkit.fleet.site import Fleet, Host, Local, Partition, Reached
 
 SYSTEM: Final = "portkit"
 
@@ -60,12 +60,12 @@ def site_text(configuration: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
-def _partition(place: Partition | Host | Local) -> dict[str, Any]:
+def _partition(place: Reached) -> dict[str, Any]:
     common = {"name": place.name, "descr": place.target, "launcher": "local", "environs": ["builtin"]}
     return common | _backend(place)
 
 
-def _backend(place: Partition | Host | Local) -> dict[str, Any]:
+def _backend(place: Reached) -> dict[str, Any]:
     match place:
         case Partition():
             return {"scheduler": place.scheduler, "access": slurm_options(place), "max_jobs": max(1, len(place.nodes))}

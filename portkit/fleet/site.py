@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from portkit.document import Document, Kind, read_document
 from portkit.errors import FleetError, nearest
 from portkit.fleet.ci_format import WorkflowFormat
-from portkit.fleet.fleet_format import CiFormat, FleetFormat, PlaceFormat
+from portkit.fleet.fleet_format import CiFormat, FleetFormat, PlaceFormat, SecondsFormat
 from portkit.plan.matrix import read_matrix
 from portkit.plan.mistakes import first_mistake
 from portkit.targets.catalog import load_catalog
@@ -30,16 +30,6 @@ class Ci:
     runner: tuple[str, ...]  # labels
     image: str | None  # of the job's container
     options: tuple[str, ...]  # of that container
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """Limits of time, in seconds."""
-
-    cell: int  # one cell, all stages together
-    job: int  # one job on a host, from outside
-    pending: int  # a job in Slurm's queue
-    lock: int  # wait for a GPU that another job has locked
 
 
 @dataclass(frozen=True)
@@ -89,6 +79,10 @@ class Local(Place):
     devices: tuple[int, ...]
 
 
+Reached = Partition | Host | Local
+"""A place that ``portkit fleet`` reaches itself."""
+
+
 @dataclass(frozen=True)
 class Fleet:
     """A whole fleet file."""
@@ -100,14 +94,14 @@ class Fleet:
     tier: str | None
     options: tuple[str, ...]  # more options of pytest --benchmark
     retries: int  # new attempts after a lost node
-    seconds: Seconds
+    seconds: SecondsFormat
     places: tuple[Place, ...] = field(default=())
     ci: WorkflowFormat = field(default_factory=WorkflowFormat)  # workflows that ``portkit ci`` writes
 
     @property
-    def reachable(self) -> tuple[Partition | Host | Local, ...]:
+    def reachable(self) -> tuple[Reached, ...]:
         """Places that ``portkit fleet`` reaches itself."""
-        return tuple(place for place in self.places if isinstance(place, Partition | Host | Local))
+        return tuple(place for place in self.places if isinstance(place, Reached))
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -132,7 +126,6 @@ def read_fleet(path: Path, folder: Path | None = None) -> Fleet:
     folder = (folder or path.parent).resolve()
     _check_targets(fleet_file, document, folder / fleet_file.matrix)
     names = _names(fleet_file.places, document)
-    limits = Seconds(**dict(fleet_file.seconds))
     return Fleet(
         path=path,
         folder=folder,
@@ -141,7 +134,7 @@ def read_fleet(path: Path, folder: Path | None = None) -> Fleet:
         tier=fleet_file.tier,
         options=tuple(fleet_file.options),
         retries=fleet_file.retries,
-        seconds=limits,
+        seconds=fleet_file.seconds,
         ci=fleet_file.ci,
         places=tuple(
             _place(entry, name, document.place(("places", index)))
@@ -163,7 +156,7 @@ def _keys_beside(location: Sequence[str | int]) -> Iterable[str]:
         return WorkflowFormat.model_fields if location[0] == "ci" else CiFormat.model_fields
     if location[0] == "places" and len(location) > 1:
         return PlaceFormat.model_fields
-    return FleetFormat.model_fields if len(location) == 1 else ("cell", "job", "pending", "lock")
+    return FleetFormat.model_fields if len(location) == 1 else SecondsFormat.model_fields
 
 
 def _check_targets(fleet_file: FleetFormat, document: Document, matrix: Path) -> None:
@@ -232,7 +225,7 @@ def _place(entry: PlaceFormat, name: str, where: str) -> Place:
     return Local(**common, devices=devices) if entry.local else Place(**common)
 
 
-def chosen(fleet: Fleet, targets: Iterable[str]) -> Iterator[Partition | Host | Local]:
+def chosen(fleet: Fleet, targets: Iterable[str]) -> Iterator[Reached]:
     """Places of these targets, or of all where none is named.
 
     Raises:
