@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from tabulate import tabulate
 from portkit.analysis.expected import expect
 from portkit.analysis.rows import comparison
 from portkit.cli.names import names
+from portkit.cli.options import PATH
 from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, terminal_width, write
 from portkit.errors import FleetError
-from portkit.fleet.conclude import causes, exit_code, expected_targets, job_states, red_records
+from portkit.fleet.conclude import JobState, causes, exit_code, expected_targets, job_states, red_records
 from portkit.fleet.drive import Driver, fleet_of, open_jobs
 from portkit.fleet.engine import check_engine
 from portkit.fleet.reframe_site import site, site_text
@@ -30,7 +32,6 @@ from portkit.fleet.status import COLUMNS, lines
 from portkit.render.table import render
 from portkit.store.merge import Dataset, merge
 
-PATH = click.Path(path_type=Path)
 SITE_FILE = "reframe-site.yaml"
 CELLS_SHOWN = 5
 
@@ -114,11 +115,11 @@ def status(run_id: str, folder: Path, as_json: bool) -> None:
     """How RUN stands, also while it goes on: each job, its attempt and its cause."""
     run = find_run(folder, run_id)
     if as_json:
-        click.echo("[" + ",\n".join(line for line in _attempt_lines(run)) + "]")
+        click.echo("[" + ",\n".join(json.dumps(asdict(attempt)) for attempt in run.attempts()) + "]")
         return
     states = job_states(run, fleet_of(run))
     click.echo(f"run {run.name}")
-    click.echo(_job_table(run, fleet_of(run)))
+    click.echo(_job_table(run, states))
     if any(state.failed for state in states):
         click.echo(f"go on with: portkit fleet resume {run.name}")
 
@@ -144,11 +145,6 @@ def _stoppable(run: FleetRun) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _attempt_lines(run: FleetRun) -> Iterator[str]:
-    path = run.folder / "attempts.jsonl"
-    yield from path.read_text().splitlines() if path.exists() else ()
-
-
 def _places(fleet: Fleet) -> Iterator[tuple[str, str, int, str, str]]:
     backends = {each["name"]: each["scheduler"] for each in site(fleet)["systems"][0]["partitions"]}
     for place in fleet.places:
@@ -162,8 +158,8 @@ def _layout(output: Path | None) -> str:
     return layout_of(output, TABLE_SUFFIXES)
 
 
-def _job_table(run: FleetRun, fleet: Fleet) -> str:
-    rows = [astuple(line) for line in lines(run, job_states(run, fleet))]
+def _job_table(run: FleetRun, states: Sequence[JobState]) -> str:
+    rows = [astuple(line) for line in lines(run, states)]
     return tabulate(rows, COLUMNS, disable_numparse=True, maxcolwidths=[None] * 5 + [70])
 
 
@@ -176,7 +172,7 @@ def _conclude(run: FleetRun, fleet: Fleet, output: Path | None, layout: str) -> 
         click.echo("no report came back, so there is no table")
     else:
         _put_table(dataset, expected_targets(states), output, layout)
-    click.echo(f"\n{_job_table(run, fleet)}")
+    click.echo(f"\n{_job_table(run, states)}")
     red = red_records(states, dataset)
     for cause, labels in causes(red).items():
         more = f" and {len(labels) - CELLS_SHOWN} more" if len(labels) > CELLS_SHOWN else ""

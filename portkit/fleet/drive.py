@@ -16,6 +16,7 @@ from portkit.fleet.harvest import Found, gather, judge, names
 from portkit.fleet.job import job_files, options_of, outer_seconds
 from portkit.fleet.mirror import EVERY_SECONDS, Mirror
 from portkit.fleet.on_host import end_job, fetch, forget
+from portkit.fleet.outcome import MIRROR, where
 from portkit.fleet.reframe_site import site
 from portkit.fleet.runs import Attempt, FleetJob, FleetRun, new_nonce
 from portkit.fleet.site import Fleet, Host, Partition, Reached, read_fleet
@@ -64,25 +65,18 @@ class Driver:
         Those of Slurm may have gone on without it, and are waited for; others are ended.
         """
         known = {(attempt.job, attempt.number) for attempt in self._run.attempts()}
-        for number in self._numbers():
-            plan = json.loads((self._run.attempt_folder(number) / "plan.json").read_text())
-            for entry in plan["jobs"]:
+        jobs = {job.name: job for job in self._run.jobs()}
+        for number, entries in self._run.plans().items():
+            for entry in entries:
                 if (entry["name"], number) not in known:
-                    sent = self._sent(entry)
+                    job = jobs[entry["name"]]
+                    sent = _Sent(job, self._places[job.place], entry["nonce"], entry["started"])
                     if not isinstance(sent.place, Partition):
                         end_job(sent.place, sent.nonce)
                     self._keep(sent, number, "")
 
-    def _sent(self, entry: Mapping[str, str]) -> _Sent:
-        job = next(each for each in self._run.jobs() if each.name == entry["name"])
-        return _Sent(job, self._places[job.place], entry["nonce"], entry["started"])
-
-    def _numbers(self) -> list[int]:
-        folders = self._run.folder.glob("attempt-*/plan.json")
-        return sorted(int(each.parent.name.partition("-")[2]) for each in folders)
-
     def _attempt(self, jobs: Sequence[FleetJob]) -> list[Attempt]:
-        number = max(self._numbers(), default=0) + 1
+        number = max(self._run.plans(), default=0) + 1
         sent = [_Sent(job, self._places[job.place], new_nonce(), utc_now()) for job in jobs]
         self._prepare(sent, number)
         self._say(f"attempt {number}: {', '.join(each.job.name for each in sent)}")
@@ -123,7 +117,7 @@ class Driver:
 
     def _copies(self, sent: Iterable[_Sent], number: int) -> dict[Path, tuple[Host, str]]:
         return {
-            self._run.job_folder(number, each.job) / "mirror": (each.place, each.nonce)
+            self._run.job_folder(number, each.job) / MIRROR: (each.place, each.nonce)
             for each in sent
             if isinstance(each.place, Host)
         }
@@ -145,15 +139,16 @@ class Driver:
             self._fetch_rest(sent.place, sent.nonce, folder)
         if not isinstance(sent.place, Partition):
             forget(sent.place, sent.nonce)
+        into = self._run.reports / f"{sent.job.name}.{number}"
         found = gather(
             folder,
             sent.nonce,
             slurm=isinstance(sent.place, Partition),
             by_ssh=isinstance(sent.place, Host),
             failure=failure,
-            into=self._run.reports / f"{sent.job.name}.{number}",
+            into=into,
         )
-        attempt = _concluded(sent, number, found, self._run.reports / f"{sent.job.name}.{number}")
+        attempt = _concluded(sent, number, found, into)
         self._run.add(attempt)
         self._say(told(attempt))
         return attempt
@@ -183,10 +178,10 @@ class Driver:
 
     def _fetch_rest(self, host: Host, nonce: str, folder: Path) -> None:
         """What a host still has of a job whose connection was lost."""
-        stage = folder / "stage"
-        if not (stage.exists() and (Path(stage.read_text()) / "outcome").exists()):
+        mirror = folder / MIRROR
+        if where(folder, by_ssh=True) == mirror:
             end_job(host, nonce)
-            fetch(host, nonce, folder / "mirror", blobs=True)
+            fetch(host, nonce, mirror, blobs=True)
 
 
 def _concluded(sent: _Sent, number: int, found: Found, into: Path) -> Attempt:

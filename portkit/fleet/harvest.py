@@ -13,7 +13,7 @@ from typing import Final
 from portkit.errors import ReportError
 from portkit.fleet import scheduler
 from portkit.fleet.job import OUTCOME, REPORTS
-from portkit.fleet.outcome import read_outcome
+from portkit.fleet.outcome import read_outcome, where
 from portkit.fleet.runs import Cause
 from portkit.store.journal import Report, read_report
 
@@ -56,7 +56,7 @@ def gather(folder: Path, nonce: str, *, slurm: bool, by_ssh: bool, failure: str,
         failure: ReFrame's words, if it failed.
         into: folder that reports are moved to.
     """
-    place = _where(folder, by_ssh=by_ssh)
+    place = where(folder, by_ssh=by_ssh)
     taken, refused = take_reports(place / REPORTS, nonce, into)
     return Found(
         nonce=nonce,
@@ -68,12 +68,6 @@ def gather(folder: Path, nonce: str, *, slurm: bool, by_ssh: bool, failure: str,
         reports=tuple(taken),
         refused=tuple(refused),
     )
-
-
-def _where(folder: Path, *, by_ssh: bool) -> Path:
-    """The job's own folder; of a job over ssh that brought nothing back, the copy that was made meanwhile."""
-    stage = Path((folder / "stage").read_text()) if (folder / "stage").exists() else folder / "no-stage"
-    return folder / "mirror" if by_ssh and not (stage / OUTCOME).exists() else stage
 
 
 def _said(folder: Path) -> dict[str, str]:

@@ -5,9 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from portkit.fleet.job import OUTCOME
 from portkit.store.schema import clean
 
+MIRROR: Final = "mirror"
+"""Folder of an attempt for the copy that is made of a job over ssh."""
+
 _MOST_BYTES: Final = 1 << 16
+
+
+def where(folder: Path, *, by_ssh: bool) -> Path:
+    """The job's own folder; of a job over ssh that brought nothing back, the copy that was made meanwhile.
+
+    Args:
+        folder: of the attempt at the job.
+        by_ssh: whether it runs on a host over ssh.
+    """
+    stage = Path((folder / "stage").read_text()) if (folder / "stage").exists() else folder / "no-stage"
+    return folder / MIRROR if by_ssh and not (stage / OUTCOME).exists() else stage
 
 
 def read_outcome(path: Path) -> dict[str, str]:

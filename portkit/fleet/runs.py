@@ -112,6 +112,11 @@ class FleetRun:
         """Where ReFrame works in the attempts of one number."""
         return self.folder / f"attempt-{number}"
 
+    def plans(self) -> dict[int, list[dict[str, Any]]]:
+        """Number of each attempt that was begun → its jobs, as ReFrame's tests read them; the oldest first."""
+        found = {int(path.parent.name.partition("-")[2]): path for path in self.folder.glob("attempt-*/plan.json")}
+        return {number: json.loads(path.read_text())["jobs"] for number, path in sorted(found.items())}
+
     def job_folder(self, number: int, job: FleetJob) -> Path:
         """What is known of one attempt at a job."""
         return self.attempt_folder(number) / "jobs" / job.name

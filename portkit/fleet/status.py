@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from portkit.fleet import scheduler
 from portkit.fleet.conclude import JobState
 from portkit.fleet.job import OUTCOME, REPORTS
-from portkit.fleet.outcome import read_outcome
+from portkit.fleet.outcome import read_outcome, where
 from portkit.fleet.runs import Attempt, FleetRun
-from portkit.fleet.site import Partition
+from portkit.fleet.site import Host, Partition
 
 COLUMNS: Final = ("job", "target", "attempt", "state", "records", "why")
 
@@ -32,9 +31,10 @@ class Line:
 
 def lines(run: FleetRun, states: Sequence[JobState]) -> Iterator[Line]:
     """Each job: every attempt, the last be it over or under way."""
+    plans = run.plans()
     for state in states:
         yield from (_ended(state, attempt) for attempt in state.attempts)
-        if number := _under_way(run, state):
+        if number := _under_way(plans, state):
             yield _live(run, state, number)
         elif not state.attempts:
             yield Line(state.job.name, state.job.target, 0, "not begun", "0", "")
@@ -46,23 +46,16 @@ def _ended(state: JobState, attempt: Attempt) -> Line:
     return Line(state.job.name, state.job.target, attempt.number, told, records, attempt.why)
 
 
-def _under_way(run: FleetRun, state: JobState) -> int | None:
+def _under_way(plans: Mapping[int, Sequence[Mapping[str, Any]]], state: JobState) -> int | None:
     """Number of an attempt that did not end yet."""
     known = {attempt.number for attempt in state.attempts}
-    for plan in run.folder.glob("attempt-*/plan.json"):
-        number = int(plan.parent.name.partition("-")[2])
-        entries = json.loads(plan.read_text())["jobs"]
-        if number not in known and any(entry["name"] == state.job.name for entry in entries):
-            return number
-    return None
+    begun = (number for number, jobs in plans.items() if any(job["name"] == state.job.name for job in jobs))
+    return next((number for number in begun if number not in known), None)
 
 
 def _live(run: FleetRun, state: JobState, number: int) -> Line:
     folder = run.job_folder(number, state.job)
-    stage = folder / "stage"
-    here = Path(stage.read_text()) if stage.exists() else folder
-    if not (here / OUTCOME).exists():
-        here = folder / "mirror"
+    here = where(folder, by_ssh=isinstance(state.place, Host))
     words = read_outcome(here / OUTCOME)
     records = sum(_records(path) for path in (here / REPORTS).glob("*.jsonl"))
     said = _said(folder) if isinstance(state.place, Partition) else ""
