@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from portkit.ci.jobs import jobs
 from portkit.ci.templates import filled, lines_of, text
+from portkit.ci.words import common_words, made_by
 from portkit.fleet.site import Fleet
 from portkit.targets.catalog import Catalog
 
@@ -49,27 +50,22 @@ def workflows(fleet: Fleet, matrix: str, tier: str, catalog: Catalog) -> dict[st
 def _workflow(template: str, words: Mapping[str, Any], kept: frozenset[str], fleet: Fleet) -> str:
     tree = filled(template, words, kept)
     if "env" in tree and fleet.options:
-        tree["env"]["PYTEST_ADDOPTS"] = words["OPTIONS"]
+        tree["env"]["PYTEST_ADDOPTS"] = shlex.join(fleet.options)
     _give_secrets(tree, fleet)
-    return text(tree, [f"Made by `portkit ci github` from {fleet.path.as_posix()}: change that, and make it again."])
+    return text(tree, made_by("github", fleet))
 
 
 def _words(fleet: Fleet, matrix: str, tier: str) -> dict[str, Any]:
     given = fleet.ci
-    return {
+    return common_words(fleet, matrix, tier) | {
         "SCHEDULE": given.schedule,
         "PYTHON": given.python,
         "TOOLS": lines_of(given.tools),
         "INSTALL": lines_of(given.install),
         "FLEET": fleet.path.as_posix(),
-        "MATRIX": matrix,
-        "TIER": tier,
-        "OPTIONS": shlex.join(fleet.options),
         "CELL_SECONDS": fleet.seconds.cell,
         "HOST_MINUTES": given.minutes,
-        "HOST_LIMIT": f"{max(given.minutes - 10, 1)}m",
         "WATCH_MINUTES": given.queue_minutes + 15,
-        "HISTORY": given.history or "history",
         "APP": given.app,
         "RUNNERS_TOKEN": "${{ steps.app.outputs.token }}" if given.app else "",
     }

@@ -10,6 +10,7 @@ from ruamel.yaml.scalarstring import FoldedScalarString
 
 from portkit.ci.jobs import Job, expectation, jobs
 from portkit.ci.templates import fill, load, text
+from portkit.ci.words import common_words, made_by
 from portkit.fleet.site import Fleet
 from portkit.targets.catalog import Catalog
 
@@ -39,22 +40,18 @@ def pipeline(fleet: Fleet, matrix: str, tier: str, catalog: Catalog) -> str:
         del tree["merge"]["cache"]
     for job in found:
         tree.insert(list(tree).index("merge"), f"run {job.place}", _job(job))
-    return text(tree, [f"Made by `portkit ci gitlab` from {fleet.path.as_posix()}: change that, and make it again."])
+    return text(tree, made_by("gitlab", fleet))
 
 
 def _words(fleet: Fleet, matrix: str, tier: str, found: list[Job]) -> dict[str, Any]:
     given = fleet.ci
-    return {
+    return common_words(fleet, matrix, tier) | {
         "IMAGE": f"python:{given.python}",
-        "MATRIX": matrix,
-        "TIER": tier,
         "CELL_SECONDS": str(fleet.seconds.cell),
         "HOST_MINUTES": f"{given.minutes} minutes",
-        "HOST_LIMIT": f"{max(given.minutes - 10, 1)}m",
         "INSTALL": CommentedSeq(given.install),
         "TOOLS": CommentedSeq(given.tools),
         "EXPECT": expectation(found),
-        "HISTORY": given.history or "history",
     }
 
 
