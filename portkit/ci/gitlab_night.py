@@ -14,6 +14,7 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
+from portkit.ci.api import part
 from portkit.ci.environment import variable
 from portkit.errors import CiError
 
@@ -34,7 +35,7 @@ def fetch_night(job: str, output: Path) -> bool:
         CiError: GitLab gave no answer, or the job's token may not.
     """
     project, branch = variable("CI_PROJECT_ID"), variable("CI_DEFAULT_BRANCH")
-    path = f"/projects/{_part(project)}/jobs/artifacts/{_part(branch)}/download"
+    path = f"/projects/{part(project)}/jobs/artifacts/{part(branch)}/download"
     query = urllib.parse.urlencode({"job": job, "search_recent_successful_pipelines": "true"})
     url = f"{variable('CI_API_V4_URL')}{path}?{query}"
     request = urllib.request.Request(url, headers={"JOB-TOKEN": variable("CI_JOB_TOKEN")})
@@ -50,7 +51,3 @@ def fetch_night(job: str, output: Path) -> bool:
     except OSError as error:
         raise CiError(f"gave no answer: {error}", place=path, remedy="run the job again") from None
     return True
-
-
-def _part(text: str) -> str:
-    return urllib.parse.quote(text, safe="")

@@ -96,8 +96,13 @@ def _expanded(step: CommentedMap) -> Iterator[CommentedMap]:
     if "setup" not in step:
         yield step
         return
-    beginnings = _yaml().load(DATA / "github-steps.yml")
-    yield from (copy.deepcopy(each) for each in beginnings[step["setup"]])
+    yield from copy.deepcopy(_beginnings()[step["setup"]])
+
+
+@cache
+def _beginnings() -> CommentedMap:
+    """Name → the steps that ``setup`` stands for; they are to be copied."""
+    return load("github-steps.yml")
 
 
 def _pin(step: CommentedMap) -> None:

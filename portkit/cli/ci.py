@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -129,8 +130,6 @@ def plan(fleet_file: Path) -> None:
 
 def _presences(labels: Sequence[Sequence[str]]) -> Sequence[str]:
     """What is known of each job's runners; of none where no token may see them."""
-    import os  # noqa: PLC0415
-
     from portkit.ci.api import from_environment  # noqa: PLC0415
     from portkit.ci.runners import Presence, presence, registered  # noqa: PLC0415
 
