@@ -19,8 +19,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scipy.stats import chi2
-
 from portkit.model import Record
 from portkit.store.alike import fused_clock
 
@@ -115,6 +113,8 @@ def factor(cells: Iterable[Times]) -> float:
 
 def _excess(times: Times, squares: float, degrees: int) -> float:
     """Variance of the repetitions ÷ the floor's; the median of it is 1 where the floor holds."""
+    from scipy.stats import chi2  # noqa: PLC0415 (it takes most of a second to load)
+
     between, within = floor_variance(every_run(times), times.clock)
     return squares / (between + within) / float(chi2.median(degrees))
 

@@ -17,8 +17,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scipy.stats import t as student
-
 from portkit.analysis.gate.noise import (
     NODE,
     Nodes,
@@ -74,6 +72,8 @@ def time_change(times: Times, factor: float, thresholds: Thresholds) -> TimeChan
         factor: of the target's noise, from :func:`portkit.analysis.gate.noise.factor`.
         thresholds: of the gate.
     """
+    from scipy.stats import t as student  # noqa: PLC0415 (it takes most of a second to load)
+
     nodes = times.shared
     change = difference(times, nodes) if nodes else _mean_of_nodes(times.current) - _mean_of_nodes(times.baseline)
     error, degrees = _standard_error(times, factor)
