@@ -12,7 +12,8 @@ from rich.console import Console
 
 from portkit.analysis.rows import Comparison, comparison
 from portkit.cli.check_words import PAIR, Call, Emulation, call_options, sources_of
-from portkit.cli.names import count_or_all, names
+from portkit.cli.names import names
+from portkit.cli.options import findings_option
 from portkit.cli.outputs import terminal_width
 from portkit.errors import CaseError
 from portkit.model import CaseSource, Status, Target
@@ -51,15 +52,7 @@ SAID_SECONDS = 2.0
     help=f"With commas, or {ALL}.  [default: {len(TARGETS)} in wide use]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Rows and findings as data.")
-@click.option(
-    "--findings",
-    "shown",
-    metavar="N|all",
-    callback=count_or_all,
-    default="5",
-    show_default=True,
-    help="Most findings that are told, or all.",
-)
+@findings_option("shown", 5, "Most findings that are told, or all.")
 @click.option("--report", type=click.Path(path_type=Path), help="Folder of the report.  [default: the user's cache]")
 @click.option("--fresh", is_flag=True, help="Build again though nothing has changed.")
 def command(places: tuple[str, ...], targets: str, as_json: bool, shown: int | None, **asked: Any) -> int:
