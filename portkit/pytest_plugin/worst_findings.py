@@ -86,13 +86,12 @@ def _worst_operations(records: Collection[Record]) -> list[Record]:
     """Records of whole operations while there is room, those with a cell that failed first; none if all have room."""
     if len(records) <= MOST_AT_ONCE:
         return []
-    bad = {id(record) for record in failed(records)}
     operations: dict[tuple[object, ...], list[Record]] = collections.defaultdict(list)
     for record in records:
         cell = record.cell
         operations[cell.case, cell.direction, cell.shape, cell.dtype].append(record)
     kept: list[Record] = []
-    for group in sorted(operations.values(), key=lambda group: not any(id(record) in bad for record in group)):
+    for group in sorted(operations.values(), key=lambda group: not failed(group)):
         if len(kept) + len(group) > MOST_AT_ONCE:
             break
         kept += group
