@@ -7,3 +7,4 @@ _NAMED = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "kept.py"))
 
 KEPT: Path = _NAMED["KEPT"]
 FAILING: Path = _NAMED["FAILING"]
+KEPT_REPORT: Path = _NAMED["KEPT_REPORT"]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kept_report import KEPT_REPORT
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,9 +16,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """The script's rows and summary of the report that the repository keeps."""
-    report = max(ROOT.glob("reports/h200-*/*.jsonl"))
     output = tmp_path_factory.mktemp("builds") / "builds.csv"
-    command = [sys.executable, ROOT / "scripts" / "builds_table.py", report, "-o", output]
+    command = [sys.executable, ROOT / "scripts" / "builds_table.py", KEPT_REPORT, "-o", output]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return list(csv.DictReader(output.read_text().splitlines())), done.stdout
@@ -34,9 +34,8 @@ def test_each_launch_on_an_amd_target_has_a_row(told):
 
 def test_of_a_cell_in_several_reports_the_last_counts(told):
     _, summary = told
-    report = max(ROOT.glob("reports/h200-*/*.jsonl"))
     twice = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "builds_table.py", report, report],
+        [sys.executable, ROOT / "scripts" / "builds_table.py", KEPT_REPORT, KEPT_REPORT],
         capture_output=True,
         text=True,
         check=True,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from factories import build, file_size_limit, header, host, launch, record, timing, tuned_build, verdict
+from kept_report import KEPT
 
 from portkit.analysis.rows import comparison, comparison_row, platform_of
 from portkit.cli.merge import command
@@ -251,9 +252,6 @@ def test_the_plain_table_fits_160_columns_at_its_worst():
     other = record(Evidence.MEASURED, timing=timing(1234.5, 98765.4), build=launches)
     text = render(comparison(dataset(made, other)), "plain")
     assert max(map(len, text.splitlines())) <= 160
-
-
-KEPT = sorted((Path(__file__).parents[2] / "reports").glob("h200-*"))[-1]
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])

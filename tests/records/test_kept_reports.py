@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kept_report import KEPT
+from kept_report import KEPT_REPORT
 
 from portkit.model import Status
 from portkit.store.journal import read_report
@@ -28,7 +28,7 @@ def test_registers_of_each_loaded_kernel_are_those_of_the_binary_built_for_it_wi
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     launches, cells = re.findall(r"(\d+) of \1 launches of (\d+) cells agree, \1 bit by bit", run.stdout)[0]
     assert (run.returncode, int(launches) >= 5, int(cells) >= 4) == (0, True, True)
-    assert {each.outcome.status for each in read_report(next(KEPT.glob("*.jsonl"))).records} <= {
+    assert {each.outcome.status for each in read_report(KEPT_REPORT).records} <= {
         Status.PASSED,
         Status.BUILT,
     }

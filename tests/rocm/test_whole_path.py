@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import pytest
+from kept_report import KEPT_REPORT
 from stand_in_host import ROOT, environment
 
 from portkit.analysis.rows import comparison
@@ -183,8 +184,7 @@ def record_keys(path, evidence):
 
 def test_records_of_rocm_and_cuda_have_the_same_fields(report):
     """Against a record that an H200 made."""
-    of_cuda = max((ROOT / "reports").glob("h200-*/*.jsonl"))
-    cuda, rocm = record_keys(of_cuda, "measured"), record_keys(report, "measured")
+    cuda, rocm = record_keys(KEPT_REPORT, "measured"), record_keys(report, "measured")
     assert apart(cuda, rocm) == set()
 
 
@@ -194,8 +194,11 @@ def test_an_interpreted_record_has_no_field_of_its_own(report):
 
 def test_what_a_record_has_not_it_gives_a_reason_for(report):
     """A part of the schema that one of the three has is there in the others, or ``nulls`` says why not."""
-    of_cuda = max((ROOT / "reports").glob("h200-*/*.jsonl"))
-    lines = [first_record(of_cuda, "measured"), first_record(report, "measured"), first_record(report, "interpreted")]
+    lines = [
+        first_record(KEPT_REPORT, "measured"),
+        first_record(report, "measured"),
+        first_record(report, "interpreted"),
+    ]
     parts = set().union(*lines) - {"nulls", "blobs", "stage_seconds", "device_id", "baselines", "asked"}
     lacking = {
         (line["evidence"], part) for line in lines for part in parts - line.keys() - line.get("nulls", {}).keys()
@@ -204,9 +207,8 @@ def test_what_a_record_has_not_it_gives_a_reason_for(report):
 
 
 def test_counters_of_rocm_and_cuda_have_the_same_fields(report):
-    of_cuda = max((ROOT / "reports").glob("h200-*/*.jsonl"))
     of_rocm = next(lines_of(report, "counters"))
-    cuda, rocm = keys(next(lines_of(of_cuda, "counters"))), keys(of_rocm)
+    cuda, rocm = keys(next(lines_of(KEPT_REPORT, "counters"))), keys(of_rocm)
     reasons = {name.rpartition(".")[2] for name in of_rocm["nulls"]}
     assert {name.rpartition(".")[2] for name in apart(cuda, rocm)} <= reasons
     assert rocm <= cuda
