@@ -57,14 +57,14 @@ FIGURES: Final[Mapping[str, Figure]] = {
 }
 """Name → what a line can show."""
 
-VERSIONS: Final[Mapping[str, tuple[str, str]]] = {
-    "triton": ("triton", "Triton"),
-    "torch": ("torch", "torch"),
-    "toolkit": ("toolkit", "toolkit"),
-    "driver": ("driver", "driver"),
-    "portkit": ("portkit", "portkit"),
+VERSIONS: Final[Mapping[str, str]] = {
+    "triton": "Triton",
+    "torch": "torch",
+    "toolkit": "toolkit",
+    "driver": "driver",
+    "portkit": "portkit",
 }
-"""Version → its column, and its name in words."""
+"""Column of a version → its name in words."""
 
 _OF_THE_DEVICE: Final = frozenset({"driver", "toolkit"})
 """Versions that say nothing of a row that ran on no GPU."""
@@ -137,6 +137,8 @@ def lines(history: pl.LazyFrame, choice: Choice) -> list[Line]:
         ReportError: no row is of such a kernel or target, or no line is left.
     """
     rows = _chosen(history, choice).collect(engine="streaming")
+    if rows.is_empty():
+        raise ReportError("no night has such a row", remedy="`portkit history list` says what is kept")
     found = [_line(group.rows(named=True), choice) for group in _cells(rows)]
     with_value = [line for line in found if any(point.value is not None for point in line.points)]
     return _sorted(with_value if choice.figure else found)
@@ -183,8 +185,6 @@ def _chosen(history: pl.LazyFrame, choice: Choice) -> pl.LazyFrame:
         rows = rows.filter(pl.col("evidence") == Evidence.MEASURED.value)
     for word in choice.words:
         rows = rows.filter(pl.any_horizontal(pl.col("shape", "dtype", "variant", "direction") == word))
-    if not rows.select(pl.len()).collect().item():
-        raise ReportError("no night has such a row", remedy="`portkit history list` says what is kept")
     return rows
 
 
@@ -277,8 +277,8 @@ def _changes(before: Row | None, now: Row, *, known: bool) -> Iterator[str]:
     if not known:
         yield "another device"
     on_device = now["evidence"] == Evidence.MEASURED.value
-    for name, (column, word) in VERSIONS.items():
-        if (on_device or name not in _OF_THE_DEVICE) and before[column] != now[column]:
+    for column, word in VERSIONS.items():
+        if (on_device or column not in _OF_THE_DEVICE) and before[column] != now[column]:
             yield f"{word} {before[column] or 'unknown'} → {now[column] or 'unknown'}"
     if before["source_hash"] != now["source_hash"]:
         yield "another source"

@@ -24,7 +24,7 @@ from portkit.errors import ReportError
 from portkit.model import Header
 from portkit.store.journal import write_whole
 from portkit.store.merge import Dataset
-from portkit.store.summary import ENDING, SCHEMA, judged, summary
+from portkit.store.summary import ENDING, SCHEMA, judged, misfits, summary
 
 VERSIONS: Final = ("portkit", "torch", "driver", "toolkit")
 """What a run's host says beside Triton's version, which each row has."""
@@ -166,8 +166,7 @@ def _check(file: Path) -> None:
     """Refuse a file that is no night by its own name: of many files Polars does not say which it is."""
     with reading(str(file)):
         found = pl.read_parquet_schema(file)
-    wrong = [name for name, kind in HISTORY_SCHEMA.items() if found.get(name) != kind]
-    if wrong:
+    if wrong := misfits(found, HISTORY_SCHEMA):
         raise ReportError(
             f"is no night: it has no column {wrong[0]!r}, or one of another type",
             place=str(file),

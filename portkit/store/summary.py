@@ -172,13 +172,16 @@ def judged(frame: pl.LazyFrame, place: Path | str, schema: Mapping[str, type[pl.
     Raises:
         ReportError: a column is missing, of another type or of a newer layout, or has a value that can't be.
     """
-    found = dict(frame.collect_schema())
-    wrong = [name for name, kind in schema.items() if found.get(name) != kind]
-    if wrong:
+    if wrong := misfits(frame.collect_schema(), schema):
         raise _refused(place, f"has no column {wrong[0]!r} of a summary, or one of another type")
     chosen = frame.select(*schema)
     _judge(place, chosen)
     return chosen
+
+
+def misfits(found: Mapping[str, pl.DataType], schema: Mapping[str, type[pl.DataType]]) -> list[str]:
+    """Columns of a schema that are missing, or of another type."""
+    return [name for name, kind in schema.items() if found.get(name) != kind]
 
 
 @contextmanager
