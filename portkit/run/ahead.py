@@ -88,7 +88,7 @@ class Builds:
         begun = cls()
         for part in parts(chains, workers):
             ours, theirs = Pipe(duplex=False)
-            begun.processes.append(fork(functools.partial(_build_all, part, theirs)))
+            begun.processes.append(fork(functools.partial(build_all, part, theirs.send)))
             begun.told.append(ours)
             theirs.close()
         return begun
@@ -118,10 +118,6 @@ class Builds:
         for connection in self.told:
             connection.close()
         self.processes, self.told = [], []
-
-
-def _build_all(jobs: Sequence[Job], connection: Connection) -> None:
-    build_all(jobs, connection.send)
 
 
 def build_all(jobs: Sequence[Job], tell: Callable[[dict[str, float]], None]) -> None:
