@@ -18,6 +18,7 @@ from portkit.run.host import probe_host
 from portkit.run.timing.order import Functions
 from portkit.run.timing.trace import trace_rounds
 from portkit.run.toggle.counters import CountedWay, count_ways
+from portkit.run.toggle.inductor import way_of
 from portkit.store.toggled import Roofs
 from portkit.targets.catalog import load_catalog
 
@@ -58,7 +59,7 @@ def count_here(request: ToggleRequest, stage: Callable[[str], None]) -> Mapping[
     try:
         target = _target()
     except HostError as error:
-        names = (EAGER, *(f"compile {mode}" for mode in request.modes), *(each.name for each in request.variants))
+        names = (EAGER, *(way_of(mode) for mode in request.modes), *(each.name for each in request.variants))
         return dict.fromkeys(names, CountedWay(why=error.message))
     return count_ways(request, target, stage)
 

@@ -59,6 +59,21 @@ def load(device: str) -> float:
     return time.perf_counter() - start
 
 
+def way_of(mode: str) -> str:
+    """Name of the way that calls a model in a mode of torch.compile."""
+    return f"compile {mode}"
+
+
+def calling(compiled: Model, arguments: Arguments) -> Callable[[], Any]:
+    """The call of a compiled model."""
+
+    def call() -> Any:
+        torch.compiler.cudagraph_mark_step_begin()  # results of the call before may be overwritten
+        return arguments.call(compiled)
+
+    return call
+
+
 def compile_model(model: Model, mode: str, arguments: Arguments, finish: Callable[[], object]) -> Compiled:
     """Compile a model by its first call.
 

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +43,7 @@ class ProfileOrders:
     def ways(self) -> tuple[str, ...]:
         """Names of the ways, in the order of their ranges."""
         plain = EAGER if self.subject == self.request.model else self.subject.name
-        return (plain, *(f"compile {mode}" for mode in self.modes))
+        return (plain, *(inductor.way_of(mode) for mode in self.modes))
 
 
 ORDERS: Final = TypeAdapter(ProfileOrders)
@@ -57,15 +58,9 @@ def range_of(position: int) -> str:
 def _calls(orders: ProfileOrders) -> Iterator[Callable[[], object]]:
     arguments = make_arguments(orders.request.inputs, "cuda", orders.request.seed)
     model = build(orders.subject, "cuda", orders.request.seed)
-    yield lambda: arguments.call(model)
+    yield partial(arguments.call, model)
     for mode in orders.modes:
-        compiled = torch.compile(model, mode=mode)
-
-        def call(compiled: Callable[..., object] = compiled) -> object:
-            torch.compiler.cudagraph_mark_step_begin()
-            return arguments.call(compiled)
-
-        yield call
+        yield inductor.calling(torch.compile(model, mode=mode), arguments)
 
 
 def main(folder: Path) -> None:

@@ -19,6 +19,7 @@ import torch
 from pydantic import TypeAdapter
 
 from portkit.errors import CaseError
+from portkit.garbage import uncollected
 from portkit.plan.toggle import Subject
 from portkit.run.timing.wall import Sample, sample_of
 from portkit.run.toggle import inductor
@@ -120,13 +121,13 @@ def main() -> None:
 def _serve(request: VariantRequest, call: Callable[[], object], answers: IO[str]) -> None:
     sample: Sample = sample_of(call, finish_on(request.device), calls_before=CALLS_BEFORE)
     gc.collect()
-    gc.disable()  # within a sample it would stop the host
-    for line in sys.stdin:
-        command = line.strip()
-        if command == SAMPLE:
-            _tell(answers, repr(sample()).encode())
-        elif command == TRACE:
-            _tell(answers, TRACED.dump_json(_traced(request.subject.name, call)))
+    with uncollected():  # within a sample a search for garbage would stop the host
+        for line in sys.stdin:
+            command = line.strip()
+            if command == SAMPLE:
+                _tell(answers, repr(sample()).encode())
+            elif command == TRACE:
+                _tell(answers, TRACED.dump_json(_traced(request.subject.name, call)))
 
 
 def _tell(answers: IO[str], line: bytes) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -91,7 +92,7 @@ class Experiment:
         judge = self._judge(model, arguments, eager)
         counts = self._counts(model, arguments)
         breaks = self._breaks(model, arguments)
-        made = [_Made(self._eager_way(counts), _calling(model, arguments, None))]
+        made = [_Made(self._eager_way(counts), partial(arguments.call, model))]
         made += self._all_compiled(model, arguments, judge)
         weights = save_weights(model, folder / "weights") if remotes else None
         made += [self._variant(remote, number, folder, weights, judge) for number, remote in enumerate(remotes)]
@@ -168,7 +169,7 @@ class Experiment:
 
     def _compiled(self, model: Model, mode: str, arguments: Arguments, judge: Judge | None) -> _Made:
         self.stage(f"compiling, mode {mode}")
-        way = Way(f"compile {mode}", mode)
+        way = Way(inductor.way_of(mode), mode)
         try:
             compiled = inductor.compile_model(model, mode, arguments, self._finish)
         except Exception as error:  # the compiler's own, in any of its stages
@@ -183,7 +184,7 @@ class Experiment:
             nulls=compiled.nulls,
         )
         way = self._judged(way, tensors_in(compiled.result), judge)
-        return _Made(way, _calling(compiled.model, arguments, mode))
+        return _Made(way, inductor.calling(compiled.model, arguments))
 
     def _variant(self, remote: Remote, number: int, folder: Path, weights: str | None, judge: Judge | None) -> _Made:
         subject = self.request.variants[number]
@@ -316,17 +317,6 @@ def _with_kernels(way: Way, traced: Traced) -> Way:
 def _kept(tensors: Tensors) -> Tensors:
     """Copies: a call may write to what an earlier one returned."""
     return tuple(each.clone() for each in tensors)
-
-
-def _calling(model: Model, arguments: Arguments, mode: str | None) -> Callable[[], object]:
-    if mode is None:
-        return lambda: arguments.call(model)
-
-    def call() -> Any:
-        torch.compiler.cudagraph_mark_step_begin()  # results of the call before may be overwritten
-        return arguments.call(model)
-
-    return call
 
 
 def _inverse(ratio: Ratio) -> Ratio:
