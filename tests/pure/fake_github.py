@@ -31,6 +31,16 @@ class FakeGithub:
         return (found, {}) if isinstance(found, int) else (200, found)
 
 
+def step_variables(address: str) -> dict[str, str]:
+    """What GitHub tells a step of run 100 of the nightly workflow."""
+    return {
+        "GITHUB_API_URL": address,
+        "GITHUB_REPOSITORY": "octo/kernels",
+        "GITHUB_RUN_ID": "100",
+        "GITHUB_WORKFLOW_REF": "octo/kernels/.github/workflows/nightly.yml@refs/heads/main",
+    }
+
+
 @contextlib.contextmanager
 def fake_github(header: str = "Authorization", prefix: str = "Bearer ") -> Iterator[FakeGithub]:
     """One that serves until the block ends; ``header`` has the token, as another CI system may have it."""

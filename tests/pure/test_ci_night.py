@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_github import TOKEN, fake_github
+from fake_github import TOKEN, fake_github, step_variables
 from nights import night
 from ruamel.yaml import YAML
 
@@ -78,10 +78,7 @@ def _run(folder, env, step, outputs, address):
     given = {
         **os.environ,
         "PATH": f"{tools}:{os.environ['PATH']}",
-        "GITHUB_API_URL": address,
-        "GITHUB_REPOSITORY": "octo/kernels",
-        "GITHUB_RUN_ID": "100",
-        "GITHUB_WORKFLOW_REF": "octo/kernels/.github/workflows/nightly.yml@refs/heads/main",
+        **step_variables(address),
         "GITHUB_OUTPUT": str(folder / "output"),
         "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
         **{name: str(value) for name, value in {**env, **step.get("env", {})}.items()},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from factories import header, record
-from fake_github import TOKEN, fake_github
+from fake_github import TOKEN, fake_github, step_variables
 from ruamel.yaml import YAML
 
 import portkit
@@ -51,12 +51,9 @@ def github(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with fake_github() as fake:
         variables = {
-            "GITHUB_API_URL": fake.address,
-            "GITHUB_REPOSITORY": "octo/kernels",
+            **step_variables(fake.address),
             "GITHUB_TOKEN": TOKEN,
-            "GITHUB_RUN_ID": "100",
             "GITHUB_RUN_ATTEMPT": "2",
-            "GITHUB_WORKFLOW_REF": "octo/kernels/.github/workflows/nightly.yml@refs/heads/main",
             "GITHUB_OUTPUT": str(tmp_path / "output"),
             "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
             "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
