@@ -31,11 +31,11 @@ def launch_all(path: Path) -> None:
     """Launch what was seen; the process must look like a host of the target, for good.
 
     Args:
-        path: file that has it.
+        path: file that has it; modules of kernels are written beside it.
     """
     triton_helpers.set_driver_to_gpu = lambda: None  # the driver is the target's, and stays
     for each in read_seen(path).launches:
-        _launch(each)
+        _launch(each, path.parent)
 
 
 def as_it_is(model: Any = None, **options: Any) -> Any:
@@ -43,8 +43,8 @@ def as_it_is(model: Any = None, **options: Any) -> Any:
     return as_it_is if model is None else model
 
 
-def _launch(seen: SeenLaunch) -> None:
-    tuner = _tuner(seen)
+def _launch(seen: SeenLaunch, folder: Path) -> None:
+    tuner = _tuner(seen, folder)
     arguments = {name: _made(value) for name, value in seen.arguments}
     extra = tuner.inductor_meta.get("extra_launcher_args", ())
     given = {name: value for name, value in arguments.items() if name not in extra}
@@ -54,19 +54,19 @@ def _launch(seen: SeenLaunch) -> None:
     tuned[_grid(tuner, arguments)](**given, **constants)
 
 
-def _tuner(seen: SeenLaunch) -> Any:
+def _tuner(seen: SeenLaunch, folder: Path) -> Any:
     """Inductor's tuner of the kernel, made for the target."""
     own = hints.DeviceProperties.create(torch.device("cuda", 0))
     kept, hints.DeviceProperties = hints.DeviceProperties, lambda **_: own
     try:
-        module = _imported(seen)
+        module = _imported(seen, folder)
     finally:
         hints.DeviceProperties = kept
     return next(each for each in vars(module).values() if isinstance(each, triton_heuristics.CachingAutotuner))
 
 
-def _imported(seen: SeenLaunch) -> ModuleType:
-    path = Path(tempfile.mkdtemp(prefix="portkit-inductor-")) / f"{seen.kernel}.py"
+def _imported(seen: SeenLaunch, folder: Path) -> ModuleType:
+    path = Path(tempfile.mkdtemp(dir=folder)) / f"{seen.kernel}.py"
     path.write_text(seen.source, encoding="utf-8")  # Triton reads a kernel's source from its file
     spec = importlib.util.spec_from_file_location(f"portkit_inductor_{seen.kernel}", path)
     assert spec is not None
