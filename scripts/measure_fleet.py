@@ -14,22 +14,17 @@ The exit code is 1 where the budget is exceeded. Times on a busy machine mean no
 from __future__ import annotations
 
 import argparse
-import collections
 import dataclasses
-import os
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-from measure_merge import Measured, Template, kept_records, kept_report, place
+from measure_merge import Measured, Template, content, kept_records, kept_report, measure, place
 from ruamel.yaml import YAML
 from tabulate import tabulate
 
 from portkit.fleet.runs import Attempt, Cause, FleetRun, create_run, new_nonce
 from portkit.fleet.site import Fleet, read_fleet
-from portkit.model import End, Header
-from portkit.store.schema import encode
+from portkit.model import Header
 from portkit.targets.catalog import load_catalog
 
 SECONDS, GIB = 60.0, 1.0
@@ -60,7 +55,8 @@ def lay_out(folder: Path, hosts: int, cells: int) -> FleetRun:
         header = _header(number, cells, job.target)
         report = run.reports / f"{job.name}.1" / f"{header.run_id}.jsonl"
         report.parent.mkdir()
-        report.write_bytes(_content(header, templates, number, cells))
+        night, machine = number % HOSTS_OF_A_SKU, number // HOSTS_OF_A_SKU  # hosts of a SKU have the same cells
+        report.write_bytes(content(header, templates, night, machine))
         name = f"{report.parent.name}/{report.name}"
         when = header.started
         run.add(Attempt(job.name, 1, new_nonce(), when, when, Cause.DONE, records=cells, cells=cells, reports=(name,)))
@@ -75,24 +71,9 @@ def _header(number: int, cells: int, target: str) -> Header:
     return dataclasses.replace(kept, failures={}, **changes)
 
 
-def _content(header: Header, templates: list[Template], number: int, cells: int) -> bytes:
-    every = [templates[cell % len(templates)] for cell in range(cells)]
-    sku = number // HOSTS_OF_A_SKU  # hosts of one have the same cells
-    lines = [each.line(header, number % HOSTS_OF_A_SKU, sku, cell) for cell, each in enumerate(every)]
-    statuses = collections.Counter(each.record.outcome.status.value for each in every)
-    end = End(header.run_id, cells, dict(statuses), header.started)
-    return b"".join([encode(header), *lines, encode(end)])
-
-
 def conclude(run: FleetRun) -> Measured:
     """What the driver does when all jobs are done, in a process of its own."""
-    arguments = ["fleet", "resume", str(run.folder), "-o", str(run.folder / "merged.md")]
-    begin = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "portkit", *arguments], stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    seconds, cpu = time.perf_counter() - begin, used.ru_utime + used.ru_stime
-    return Measured("conclude", seconds, cpu, used.ru_maxrss / 2**20, process.returncode)
+    return measure("conclude", ["fleet", "resume", str(run.folder), "-o", str(run.folder / "merged.md")])
 
 
 def main() -> int:

@@ -127,14 +127,18 @@ def write_reports(folder: Path, count: int) -> int:
     written = 0
     templates = [Template.of(record) for record in kept_records()]
     for header, night, machine in runs(-(-count // PER_REPORT)):
-        every = [templates[number % len(templates)] for number in range(PER_REPORT)]
-        lines = [each.line(header, night, machine, number) for number, each in enumerate(every)]
-        statuses = collections.Counter(each.record.outcome.status.value for each in every)
-        end = End(header.run_id, PER_REPORT, dict(statuses), header.started)
         path = folder / f"{header.run_id}.jsonl"
-        path.write_bytes(b"".join([encode(header), *lines, encode(end)]))
-        written += path.stat().st_size
+        written += path.write_bytes(content(header, templates, night, machine))
     return written
+
+
+def content(header: Header, templates: Sequence[Template], night: int, machine: int) -> bytes:
+    """A report with as many records as its header says."""
+    every = [templates[number % len(templates)] for number in range(header.cells)]
+    lines = [each.line(header, night, machine, number) for number, each in enumerate(every)]
+    statuses = collections.Counter(each.record.outcome.status.value for each in every)
+    end = End(header.run_id, header.cells, dict(statuses), header.started)
+    return b"".join([encode(header), *lines, encode(end)])
 
 
 def write_summary(path: Path, rows: int) -> int:
@@ -160,9 +164,9 @@ def _of_run(cells: pl.DataFrame, number: int) -> pl.DataFrame:
 
 
 def measure(what: str, arguments: Sequence[str]) -> Measured:
-    """Run ``portkit merge`` in a process of its own."""
+    """Run ``portkit`` in a process of its own; what it prints is not shown."""
     begin = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "portkit", "merge", *arguments], cwd=ROOT)
+    process = subprocess.Popen([sys.executable, "-m", "portkit", *arguments], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     seconds, cpu = time.perf_counter() - begin, used.ru_utime + used.ru_stime
@@ -174,12 +178,14 @@ def measurements(folder: Path, count: int, rows: int) -> Iterator[Measured]:
     table = folder / "summary.parquet"
     if rows:
         size = write_summary(table, rows)
-        yield measure(f"{rows} rows of a summary, {size >> 20} MiB", [str(table), "-o", str(folder / "merged.parquet")])
+        yield measure(
+            f"{rows} rows of a summary, {size >> 20} MiB", ["merge", str(table), "-o", str(folder / "merged.parquet")]
+        )
     if count:
         reports = folder / "reports"
         reports.mkdir(exist_ok=True)
         size = write_reports(reports, count)
-        yield measure(f"{count} records, {size >> 20} MiB", [str(reports), "-o", str(folder / "merged.md")])
+        yield measure(f"{count} records, {size >> 20} MiB", ["merge", str(reports), "-o", str(folder / "merged.md")])
 
 
 @contextlib.contextmanager
