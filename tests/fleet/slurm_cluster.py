@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from waiting import absent, search_path, until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
 
@@ -55,12 +55,7 @@ def missing() -> str | None:
     """Why no Slurm can be started here; None where one can."""
     if os.geteuid() != 0:
         return "a Slurm is started by root alone"
-    absent = [name for name in PROGRAMS if shutil.which(name, path=_path()) is None]
-    return f"{', '.join(absent)} not installed (packages slurm-wlm and munge)" if absent else None
-
-
-def _path() -> str:
-    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    return absent(PROGRAMS, "packages slurm-wlm and munge")
 
 
 @dataclass
@@ -81,11 +76,11 @@ class Cluster:
         for node in self.nodes:
             self.start_node(node)
         self.ask("scontrol", "update", f"nodename={node}", "state=resume")
-        _until(self._all_idle, 30, self._why_not)
+        until(self._all_idle, 30, self._why_not)
         return self
 
     def environment(self) -> dict[str, str]:
-        return os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": _path()}
+        return os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": search_path()}
 
     def ask(self, *command: str) -> str:
         done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=30, check=False)
@@ -110,7 +105,7 @@ class Cluster:
     def revive(self, node: str) -> None:
         """Start a node that was killed."""
         self.start_node(node)
-        _until(self._all_idle, 60, self._why_not)
+        until(self._all_idle, 60, self._why_not)
 
     def stop(self) -> None:
         self.ask("scancel", "--user=root", "--full", "--signal=KILL")
@@ -146,7 +141,7 @@ class Cluster:
         files = {name: str(self.folder / f"munge.{name}") for name in ("socket", "pid", "log", "seed")}
         options = [f"--{name}{'' if name == 'socket' else '-file'}={path}" for name, path in files.items()]
         self._run("munged", "munged", "--foreground", "--force", f"--key-file={key}", *options)
-        _until((self.folder / "munge.socket").exists, 10, lambda: "munged has no socket")
+        until((self.folder / "munge.socket").exists, 10, lambda: "munged has no socket")
 
     def _run(self, name: str, *command: str) -> None:
         log = (self.folder / f"{name}.out").open("ab")
@@ -161,14 +156,6 @@ class Cluster:
     def _why_not(self) -> str:
         logs = "\n".join(f"{each.name}: {each.read_text()[-2000:]}" for each in sorted(self.folder.glob("*.log")))
         return f"not all nodes are idle:\n{self.ask('sinfo', '-N', '-l')}\n{logs}"
-
-
-def _until(met: Callable[[], bool], seconds: float, why: Callable[[], str]) -> None:
-    end = time.monotonic() + seconds
-    while not met():
-        if time.monotonic() > end:
-            raise RuntimeError(why())
-        time.sleep(0.1)
 
 
 def _free_ports(count: int) -> list[int]:

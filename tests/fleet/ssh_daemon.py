@@ -9,9 +9,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from waiting import absent, search_path, until
 
 HOST = "fleet-host"
 
@@ -44,12 +45,7 @@ Host {host}
 
 def no_daemon() -> str | None:
     """Why no sshd can be started here; None where one can."""
-    absent = [name for name in ("sshd", "ssh", "ssh-keygen") if shutil.which(name, path=_path()) is None]
-    return f"{', '.join(absent)} not installed (package openssh-server)" if absent else None
-
-
-def _path() -> str:
-    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    return absent(("sshd", "ssh", "ssh-keygen"), "package openssh-server")
 
 
 @dataclass
@@ -78,10 +74,10 @@ class Daemon:
     def start_again(self) -> Daemon:
         """Start it with the keys and the port that it has."""
         self.stop()
-        sshd = shutil.which("sshd", path=_path())
+        sshd = shutil.which("sshd", path=search_path())
         log = (self.folder / "sshd.log").open("ab")
         self._process = subprocess.Popen([sshd, "-D", "-e", "-f", str(self.folder / "sshd_config")], stderr=log)
-        self._until_it_listens()
+        until(self._listens, 10, lambda: f"sshd does not listen: {(self.folder / 'sshd.log').read_text()}")
         return self
 
     @property
@@ -105,11 +101,6 @@ class Daemon:
                 if any(word.startswith(f"{mark}=".encode()) for word in environment.read_bytes().split(b"\0")):
                     os.kill(int(environment.parent.name), signal.SIGKILL)
 
-    def _until_it_listens(self) -> None:
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.05)
-        raise RuntimeError(f"sshd does not listen: {(self.folder / 'sshd.log').read_text()}")
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0

@@ -1,20 +1,13 @@
 """Jobs on this host: a driver that is killed, and a host without ReFrame."""
 
 import signal
-import time
 
 import pytest
 from fleet_files import ended
+from waiting import until
 
 from portkit.errors import FleetError
 from portkit.fleet.engine import check_engine
-
-
-def until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 @pytest.mark.slow
@@ -25,7 +18,7 @@ def test_killed_driver_leaves_jobs_that_resume_takes_up(played, tmp_path):
     variables = {"PLAYED_STOP_AFTER": "1", "PLAYED_STOP_FILE": str(stop), "PLAYED_TIMEOUTS": "1", **state}
     played.write([{"target": "b200", "local": True, "count": 0, "env": variables}])
     process = played.start("run")
-    until(lambda: list(played.folder.rglob("stage/**/report/*.jsonl")))
+    until(lambda: list(played.folder.rglob("stage/**/report/*.jsonl")), 60)
     process.send_signal(signal.SIGKILL)
     ended(process)
     assert ["b200-local", "b200", "1", "run", "1"] in [line.split() for line in played.fleet("status").out.splitlines()]

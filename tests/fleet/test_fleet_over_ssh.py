@@ -3,12 +3,12 @@
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from fleet_files import ended
 from ssh_daemon import HOST
+from waiting import until
 
 from portkit.fleet.drive import Driver
 from portkit.fleet.on_host import place_on_host
@@ -53,7 +53,7 @@ def test_lost_host_leaves_what_was_copied_meanwhile(daemon, played, place, tmp_p
 
     def lose_power_when_copied():
         copies = run.job_folder(1, run.jobs()[0]) / "mirror" / "report"
-        until(lambda: any(path.read_bytes().count(b'"kind":"record"') == 2 for path in copies.glob("*.jsonl")))
+        until(lambda: any(path.read_bytes().count(b'"kind":"record"') == 2 for path in copies.glob("*.jsonl")), 40)
         daemon.lose_power("PLAYED_STOP_AFTER")
 
     watcher = threading.Thread(target=lose_power_when_copied)
@@ -85,7 +85,7 @@ def test_stopped_driver_keeps_what_there_is_and_resume_goes_on(played, place, tm
     stop.touch()
     played.write([place(env={"PLAYED_STOP_AFTER": "1", "PLAYED_STOP_FILE": str(stop)})])
     process = played.start("run")
-    until(lambda: running_report(played))
+    until(lambda: running_report(played), 40)
     live = played.fleet("status").out
     assert f"h200-{HOST}" in live
     process.send_signal(signal.SIGTERM)
@@ -109,10 +109,3 @@ def running_report(played):
 def list_reports(nonce):
     folder = Path(place_on_host(nonce), "report")
     return folder.is_dir() and any(folder.iterdir())
-
-
-def until(condition, seconds=40):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)

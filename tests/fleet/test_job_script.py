@@ -5,11 +5,11 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from fleet_files import played_python
+from waiting import until
 
 from portkit.fleet.job import SCRIPT
 from portkit.fleet.outcome import read_outcome
@@ -59,13 +59,6 @@ class Job:
 def job(tmp_path):
     yield Job(tmp_path / "job", played_python(tmp_path))
     Path(f"/tmp/portkit-fleet-{NONCE}").unlink(missing_ok=True)
-
-
-def until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_done_with_its_report(job):
