@@ -108,9 +108,14 @@ def forms(case: KernelCase, cell: Cell) -> Iterator[tuple[KernelCase, Cell]]:
     small = replace(cell, shape=nearest_small_shape(case, cell.shape))
     yield case, small
     if "tail" not in case.family_gaps and small.shape[-1] >= 2:
-        yield case, replace(small, shape=(*small.shape[:-1], small.shape[-1] - 1))
+        yield case, _shorter(small)
     if "strided" not in case.family_gaps and case.strided_inputs:
         yield replace(case, inputs=lambda *given: _strided(case, case.inputs(*given))), small
+
+
+def _shorter(cell: Cell) -> Cell:
+    """The cell with one element less on its last axis."""
+    return replace(cell, shape=(*cell.shape[:-1], cell.shape[-1] - 1))
 
 
 def _strided(case: KernelCase, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,8 +179,7 @@ class _Family:
 
     def inputs(self, make: InputMaker) -> tuple[Cell, dict[str, Any]]:
         """The cell and the family's inputs."""
-        shape = self.cell.shape
-        cell = replace(self.cell, shape=(*shape[:-1], shape[-1] - 1)) if self.name == "tail" else self.cell
+        cell = _shorter(self.cell) if self.name == "tail" else self.cell
         inputs = self.case.inputs(make, cell.shape, cell.dtype)
         if self.name == "strided":
             return cell, _strided(self.case, inputs)
