@@ -48,26 +48,23 @@ class Pair:
     idle_us: float | None  # of its time, without work on any multiprocessor; None: an older report
 
     @property
-    def allowed_us(self) -> float:
-        """Most difference."""
-        return max(SHARE * self.profiler_us, LEAST_US * self.counted)
-
-    @property
     def agrees(self) -> bool:
         """Whether times agree, and no kernel was counted that was not traced."""
-        return self._within(self.allowed_us)
+        return self._within(self.counted)
 
     @property
     def agrees_as_one(self) -> bool:
         """The same, had the call one kernel."""
-        return self._within(max(SHARE * self.profiler_us, LEAST_US))
+        return self._within(1)
 
     @property
     def agrees_at_work(self) -> bool:
         """The same, of the time in which the device had work by the profiler."""
-        return self.idle_us is not None and self._within(max(SHARE * self.profiler_us, LEAST_US), self.idle_us)
+        return self.idle_us is not None and self._within(1, self.idle_us)
 
-    def _within(self, allowed_us: float, idle_us: float = 0.0) -> bool:
+    def _within(self, kernels: int, idle_us: float = 0.0) -> bool:
+        """Whether all is within what a call of so many kernels may differ by."""
+        allowed_us = max(SHARE * self.profiler_us, LEAST_US * kernels)
         traced = self.kernels is None or self.counted <= self.kernels
         return traced and abs(self.trace_us - (self.profiler_us - idle_us)) <= allowed_us
 
