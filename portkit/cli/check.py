@@ -88,7 +88,8 @@ def _sources(places: Sequence[str], asked: Mapping[str, Any]) -> list[CaseSource
 
 def _say_emulated(targets: Sequence[Target]) -> None:
     """Say of which targets no machine code runs; of none of them is a slip."""
-    left_out = [target.name for target in targets if target.name not in emulatable(targets)]
+    emulated = emulatable(targets)
+    left_out = [target.name for target in targets if target.name not in emulated]
     if len(left_out) == len(targets):
         raise click.UsageError(f"--emulate: no machine code of {', '.join(left_out)} can be run; name others with -t")
     if left_out:

@@ -17,11 +17,12 @@ def told_missing(targets: Sequence[str], seen: Set[str]) -> int:
         targets: those without a row, as they were asked for: ``h200`` or ``h200:measured``.
         seen: targets that have one.
     """
-    if targets:
-        click.echo(f"MISSING: no row of {', '.join(targets)}", err=True)
+    if not targets:
+        return 0
+    click.echo(f"MISSING: no row of {', '.join(targets)}", err=True)
     catalog = load_catalog()
     known = {*seen, *(target.name for target in catalog)}
     for name in (each.partition(":")[0] for each in targets):
         if name not in known and name not in catalog and (question := meant(name, known)):
             click.echo(f"{name} is no target of the catalogue or these reports: {question}", err=True)
-    return 1 if targets else 0
+    return 1
