@@ -15,12 +15,14 @@ from pathlib import Path
 
 from portkit.errors import HostError
 from portkit.model import Counted, Target
+from portkit.plan.baselines import EAGER
 from portkit.plan.toggle import Subject, ToggleRequest
 from portkit.run.counters import SAID, Kernel, Profiler, Table, text_of
 from portkit.run.counters.child import profiled_environment
 from portkit.run.counters.passes import joined_tables
 from portkit.run.counters.taking import open_profiler
 from portkit.run.scrub import tail
+from portkit.run.toggle.inductor import way_of
 from portkit.run.toggle.profiled import FAILED, FAILED_FILE, ORDERS, ORDERS_FILE, ProfileOrders, range_of
 
 PROGRAM = "portkit.run.toggle.profiled"
@@ -49,12 +51,18 @@ def count_ways(request: ToggleRequest, target: Target, stage: Callable[[str], No
     try:
         profiler = open_profiler(target)
     except HostError as error:
-        return {name: CountedWay(why=error.message) for each in orders for name in each.ways}
+        return uncounted(request, error.message)
     found: dict[str, CountedWay] = {}
     for each in orders:
         stage(f"counting bytes under {profiler.tool}: {', '.join(each.ways)}")
         found |= dict(_counted(each, profiler))
     return found
+
+
+def uncounted(request: ToggleRequest, why: str) -> Mapping[str, CountedWay]:
+    """Every way of an experiment without counters."""
+    names = (EAGER, *map(way_of, request.modes), *(variant.name for variant in request.variants))
+    return dict.fromkeys(names, CountedWay(why=why))
 
 
 def _counted(orders: ProfileOrders, profiler: Profiler) -> Iterator[tuple[str, CountedWay]]:

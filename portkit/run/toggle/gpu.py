@@ -10,15 +10,13 @@ import torch
 
 from portkit.errors import HostError
 from portkit.model import Target
-from portkit.plan.baselines import EAGER
 from portkit.plan.toggle import ToggleRequest
 from portkit.run.ceilings.bandwidth import bandwidths
 from portkit.run.ceilings.matmul import matmul_rate
 from portkit.run.host import probe_host
 from portkit.run.timing.order import Functions
 from portkit.run.timing.trace import trace_rounds
-from portkit.run.toggle.counters import CountedWay, count_ways
-from portkit.run.toggle.inductor import way_of
+from portkit.run.toggle.counters import CountedWay, count_ways, uncounted
 from portkit.store.toggled import Roofs
 from portkit.targets.catalog import load_catalog
 
@@ -59,8 +57,7 @@ def count_here(request: ToggleRequest, stage: Callable[[str], None]) -> Mapping[
     try:
         target = _target()
     except HostError as error:
-        names = (EAGER, *(way_of(mode) for mode in request.modes), *(each.name for each in request.variants))
-        return dict.fromkeys(names, CountedWay(why=error.message))
+        return uncounted(request, error.message)
     return count_ways(request, target, stage)
 
 
