@@ -266,7 +266,7 @@ def rendered(reports: Sequence[Report]) -> tuple[str, bool]:
     met = sum(line.met is True for line in table)
     head = "\n".join(_source(report) for report in reports)
     body = tabulate([line.cells for line in table], headers=HEAD, tablefmt="github", disable_numparse=True)
-    note = "All rows are measured: times in ms on device events; % = fewest bytes over time, over the run's copy bandwidth."
+    note = "Measured: times in ms on device events; % = fewest bytes over time, over the copy bandwidth of the run."
     return f"{head}\n\n{body}\n\n{note} {met} of {len(table)} goals are met.\n", met == len(table)
 
 

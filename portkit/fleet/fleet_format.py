@@ -5,7 +5,7 @@ What ties two parts of the file together, or needs the catalogue, is in :mod:`po
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -155,9 +155,3 @@ class FleetFormat(Section):
     seconds: SecondsFormat = SecondsFormat()
     ci: WorkflowFormat = Field(default=WorkflowFormat(), description="workflows that portkit ci writes")
     places: Annotated[list[PlaceFormat], Field(min_length=1)]
-
-
-def fleet_schema() -> dict[str, Any]:
-    """JSON schema of a fleet file, for editors."""
-    schema = FleetFormat.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "portkit fleet"}
