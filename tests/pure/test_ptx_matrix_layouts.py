@@ -22,16 +22,16 @@ def test_fragments_of_factors(kind, depth):
     left = rng.integers(0, 1 << 32, (16 * depth // per // 32, 3, 32), dtype=np.uint64).astype(np.uint32)
     right = left[: left.shape[0] // 2]
     rows, columns = fragments.rows_of_left(left, form, 16), fragments.columns_of_right(right, form)
-    assert (rows.shape, columns.shape) == ((3, 16, depth), (3, 8, depth))
+    assert (rows.shape, columns.shape) == ((depth, 16, 3), (depth, 8, 3))
     for register in range(left.shape[0]):
         for part in range(per):
             code = left[register] >> np.uint32(part * form.bits) & np.uint32((1 << form.bits) - 1)
             row, at = GROUP + 8 * (register % 2), 4 * per * (register // 2) + PLACE * per + part
-            assert np.array_equal(rows[:, row, at], code)
+            assert np.array_equal(rows[at, row].T, code)
     for register in range(right.shape[0]):
         for part in range(per):
             code = right[register] >> np.uint32(part * form.bits) & np.uint32((1 << form.bits) - 1)
-            assert np.array_equal(columns[:, GROUP, 4 * per * register + PLACE * per + part], code)
+            assert np.array_equal(columns[4 * per * register + PLACE * per + part, GROUP].T, code)
 
 
 @pytest.mark.parametrize("columns", [8, 64, 256])
@@ -40,7 +40,7 @@ def test_fragments_of_results(columns):
     matrix = fragments.tile(values, 16)
     for register in range(columns // 2):
         row, column = GROUP + 8 * (register // 2 % 2), register // 4 * 8 + 2 * PLACE + register % 2
-        assert np.array_equal(matrix[:, row, column], values[register])
+        assert np.array_equal(matrix[row, column].T, values[register])
     assert np.array_equal(fragments.registers(matrix), values)
 
 
@@ -49,8 +49,8 @@ def test_fragments_of_half_results():
     matrix = fragments.tile_of_halves(words, 16).view(np.uint16)
     for register in range(4):
         row, column = GROUP + 8 * (register % 2), register // 2 * 8 + 2 * PLACE
-        assert np.array_equal(matrix[0, row, column], words[register, 0] & 0xFFFF)
-        assert np.array_equal(matrix[0, row, column + 1], words[register, 0] >> 16)
+        assert np.array_equal(matrix[row, column, 0], words[register, 0] & 0xFFFF)
+        assert np.array_equal(matrix[row, column + 1, 0], words[register, 0] >> 16)
     assert np.array_equal(fragments.registers_of_halves(matrix.view(np.float16)), words)
 
 

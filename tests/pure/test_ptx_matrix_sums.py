@@ -72,14 +72,14 @@ def codes(rng, kind, shape, spread):
 
 def assert_sums(kind, model, spread, seed=0, addend_spread=3):
     rng, form = np.random.default_rng(seed), FORMATS[kind]
-    a, b = (codes(rng, kind, (2, rows, 32), spread) for rows in (4, 3))
-    c = np.ldexp(rng.standard_normal((2, 4, 3)), rng.integers(-addend_spread, addend_spread + 1, (2, 4, 3)))
+    a, b = (codes(rng, kind, (32, rows, 2), spread) for rows in (4, 3))
+    c = np.ldexp(rng.standard_normal((4, 3, 2)), rng.integers(-addend_spread, addend_spread + 1, (4, 3, 2)))
     c = c.astype(np.float16 if model.result is Result.F16 else np.float32)
     found = multiply(form.terms(a), form.terms(b), c, model)
     x, y = form.values(a).astype(float), form.values(b).astype(float)
     smallest = -14 if model.result is Result.F16 else -126
-    for n, i, j in np.ndindex(found.shape):
-        assert found[n, i, j] == one_sum(x[n, i], y[n, j], float(c[n, i, j]), kind, model, smallest)
+    for i, j, n in np.ndindex(found.shape):
+        assert found[i, j, n] == one_sum(x[:, i, n], y[:, j, n], float(c[i, j, n]), kind, model, smallest)
 
 
 @pytest.mark.parametrize("kind", FLOATS)
@@ -102,13 +102,13 @@ def test_subnormal_factors_have_the_smallest_exponent():
 
 def test_small_products_vanish_beside_a_large_one():
     kind = FORMATS["e4m3"]
-    one, tiny = kind.terms(np.full((1, 1, 32), 0x38, np.uint8)), np.full((1, 1, 32), 0x20, np.uint8)
+    one, tiny = kind.terms(np.full((32, 1, 1), 0x38, np.uint8)), np.full((32, 1, 1), 0x20, np.uint8)
     tiny[0, 0, 0] = 0x7E
     wide = multiply(one, kind.terms(tiny), np.zeros((1, 1, 1), np.float32), Model(32, 25))
     narrow = multiply(one, kind.terms(tiny), np.zeros((1, 1, 1), np.float32), Model(32, 13, Result.SHORT))
     assert wide[0, 0, 0] == 448 + 31 * 0.125
     assert narrow[0, 0, 0] == 448 + 31 * 0.125
-    tiny[0, 0, 1:] = 1  # 2^-9, below 448's last kept bit
+    tiny[1:] = 1  # 2^-9, below 448's last kept bit
     assert multiply(one, kind.terms(tiny), np.zeros((1, 1, 1), np.float32), Model(32, 13, Result.SHORT)) == 448
     assert multiply(one, kind.terms(tiny), np.zeros((1, 1, 1), np.float32), Model(32, 25)) == 448 + 31 / 512
 
@@ -127,7 +127,7 @@ def test_small_products_vanish_beside_a_large_one():
 )
 def test_infinities_and_nans(a, b, c, expected):
     kind = FORMATS["f16"]
-    left, right = (np.full((1, 1, 16), value, np.float16).view(np.uint16) for value in (a, b))
+    left, right = (np.full((16, 1, 1), value, np.float16).view(np.uint16) for value in (a, b))
     found = multiply(kind.terms(left), kind.terms(right), np.full((1, 1, 1), c, np.float32), Model(16, 25))
     assert np.array_equal(found[0, 0, 0], np.float32(expected), equal_nan=True)
     if np.isnan(expected):
@@ -142,7 +142,7 @@ def test_results_are_cut_towards_zero():
 
 
 def test_integers_wrap_or_saturate():
-    a, b = np.full((1, 1, 32), 127, np.float32), np.full((1, 1, 32), 127, np.float32)
+    a, b = np.full((32, 1, 1), 127, np.float32), np.full((32, 1, 1), 127, np.float32)
     c = np.array([[[2**31 - 5]]], np.int32)
     assert multiply_integers(a, b, c, saturate=True)[0, 0, 0] == 2**31 - 1
     assert multiply_integers(a, b, c)[0, 0, 0] == 2**31 - 5 + 127 * 127 * 32 - 2**32
@@ -198,9 +198,10 @@ def test_sums_are_those_of_an_h200(kind):
         a, b, expected = (recorded[f"{kind}_{name}"] for name in "abd")
     form = FORMATS[kind]
     model = group_model(form)
-    total = np.zeros((1, *expected.shape), np.float32)
-    found = multiply(form.terms(a[None]), form.terms(b[None]), total, model)
-    assert np.array_equal(found[0].view(np.uint32), expected)
+    total = np.zeros((*expected.shape, 1), np.float32)
+    left, right = (form.terms(each.T[:, :, None]) for each in (a, b))
+    found = multiply(left, right, total, model)
+    assert np.array_equal(found[..., 0].view(np.uint32), expected)
     if kind != "e4m3":  # those of the warp's instruction are the same
         assert warp_model(architecture_of("sm_90a"), form) == model
 
@@ -242,4 +243,5 @@ def test_single_instructions_are_those_of_an_h200(instruction):
 def group_columns(words, form):
     """B of ``wgmma`` as it lay in shared memory: two parts of 16 bytes of each of eight columns."""
     parts = words.reshape(10, 2, 8, 4)
-    return np.concatenate([form.codes(parts[:, 0]), form.codes(parts[:, 1])], axis=-1)
+    codes = np.concatenate([form.codes(parts[:, 0]), form.codes(parts[:, 1])], axis=-1)
+    return np.ascontiguousarray(codes.transpose(2, 1, 0))

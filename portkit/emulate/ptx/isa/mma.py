@@ -28,7 +28,7 @@ from portkit.emulate.ptx.types import Type
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 Product: TypeAlias = Callable[[Array, Array, Array], Array]
-"""Codes of A ``[warps, rows, depth]`` and of B ``[warps, columns, depth]``, and C, to D."""
+"""Codes of A ``[depth, rows, warps]`` and of B ``[depth, columns, warps]``, and C ``[rows, columns, warps]``, to D."""
 
 
 @dataclass(frozen=True)
@@ -202,11 +202,11 @@ def _scaled(decoder: Decoder, shape: Shape, left: Format, right: Format) -> Step
     of_columns = _scale_bytes(decoder, 6, shape.columns, scales.count)
 
     def step(machine: Machine) -> None:
-        x = left.values(fragments.rows_of_left(a(machine), left, shape.rows))
-        y = right.values(fragments.columns_of_right(b(machine), right))
-        addend = fragments.tile(c(machine), shape.rows).view(np.float32)
-        result = scales.multiply(x, y, of_rows(machine), of_columns(machine), by, addend)
-        write(machine, fragments.registers(result.view(np.uint32)))
+        x = left.values(fragments.rows_of_left(a(machine), left, shape.rows)).transpose(2, 1, 0)
+        y = right.values(fragments.columns_of_right(b(machine), right)).transpose(2, 1, 0)
+        addend = fragments.tile(c(machine), shape.rows).view(np.float32).transpose(2, 0, 1)
+        result = np.ascontiguousarray(scales.multiply(x, y, of_rows(machine), of_columns(machine), by, addend))
+        write(machine, fragments.registers(result.view(np.uint32).transpose(1, 2, 0)))
 
     return step
 
@@ -245,7 +245,7 @@ def _doubles(decoder: Decoder, shape: Shape) -> Step:
         y = kind.values(fragments.columns_of_right(b(machine).view(np.uint64), kind))
         total = fragments.tile(c(machine), shape.rows)
         for at in range(shape.depth):
-            total = fma64(x[:, :, None, at], y[:, None, :, at], total)
+            total = fma64(x[at, :, None], y[at, None], total)
         write(machine, fragments.registers(total))
 
     return step

@@ -613,15 +613,16 @@ def _result(
     product, old = inputs.product, inputs.old
     if product.result == "s32":
         a, b = product.left.values(inputs.left), product.right.values(inputs.right)
-        return multiply_integers(a[None], b[None], old.view(np.int32)[None], product.saturate)[0].view(np.uint32)
+        left, right = (each.T[:, :, None] for each in (a, b))
+        return multiply_integers(left, right, old.view(np.int32)[..., None], product.saturate)[..., 0].view(np.uint32)
     if scaled is not None and scales is not None:
         return _scaled_result(memory, inputs, scaled, group, scales)
     model = tensor_model(product.left)
     x, y = product.terms(inputs.left, inputs.right)
     if product.result == "f16":
         addend = (old & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)
-        return multiply(x, y, addend[None], model.into_half())[0].view(np.uint16).astype(np.uint32)
-    return multiply(x, y, old.view(np.float32)[None], model)[0].view(np.uint32)
+        return multiply(x, y, addend[..., None], model.into_half())[..., 0].view(np.uint16).astype(np.uint32)
+    return multiply(x, y, old.view(np.float32)[..., None], model)[..., 0].view(np.uint32)
 
 
 def _scaled_result(
@@ -634,9 +635,8 @@ def _scaled_result(
     )
     a, b = product.left.values(inputs.left)[None], product.right.values(inputs.right)[None]
     x, y = (-each if negative else each for each, negative in zip((a, b), product.negative, strict=True))
-    return scaled.multiply(x, y, of_rows, of_columns, product.scale_kind, inputs.old.view(np.float32)[None])[0].view(
-        np.uint32
-    )
+    result = scaled.multiply(x, y, of_rows, of_columns, product.scale_kind, inputs.old.view(np.float32)[None])[0]
+    return np.ascontiguousarray(result).view(np.uint32)
 
 
 def _scale_codes(memory: TensorMemory, group: int, at: int, rows: int, count: int, first: int) -> Array:

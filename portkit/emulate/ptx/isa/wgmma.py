@@ -217,10 +217,9 @@ def _product_step(
         products.begin(site, items, taken)
         matrix = (fragments.tile_of_halves if halves else fragments.tile)(old(machine), 16)
         if adds is not None:
-            matrix = np.where(_by_warp(machine, adds)[:, None, None], matrix, matrix.dtype.type(0))
+            matrix = np.where(_by_warp(machine, adds), matrix, matrix.dtype.type(0))
         a, b = _codes(machine, site, factors)
-        value = compute(a, b, matrix.reshape(a.shape[0], -1, shape.columns))
-        matrix = value.reshape(-1, 16, shape.columns)
+        matrix = compute(a, b, matrix)
         write(machine, (fragments.registers_of_halves if halves else fragments.registers)(matrix))
 
     return step
@@ -236,19 +235,18 @@ def _by_warp(machine: Machine, read: Read) -> Array:
 
 
 def _codes(machine: Machine, site: Site, factors: tuple[_Factor, _Factor]) -> tuple[Array, Array]:
-    """Codes of A and B by warpgroup where all four warps are there, else by warp."""
+    """Codes ``[depth, 16, warps]`` of A, and ``[depth, columns, batch]`` of B, by groups where their four warps are there."""
     leaders = machine.selected[::LANES]
     whole = _whole_groups(machine, leaders)
     step = _WARPS if whole else 1
     b = _shared_codes(machine, site, factors[1], leaders, step)
     if factors[0].words is not None:
-        a = fragments.rows_of_left(factors[0].words(machine), factors[0].kind, 16)
-        return a.reshape(len(b), -1, a.shape[-1]), b
+        return fragments.rows_of_left(factors[0].words(machine), factors[0].kind, 16), b
     a = _shared_codes(machine, site, factors[0], leaders, step)
-    if not whole:
-        own = leaders // LANES % _WARPS
-        a = np.stack([codes[16 * warp : 16 * warp + 16] for codes, warp in zip(a, own, strict=True)])
-    return a, b
+    if whole:
+        return a.reshape(-1, _WARPS, 16, b.shape[-1]).transpose(0, 2, 3, 1).reshape(-1, 16, leaders.size), b
+    own = leaders // LANES % _WARPS
+    return np.stack([a[:, 16 * warp : 16 * warp + 16, which] for which, warp in enumerate(own)], axis=-1), b
 
 
 def _whole_groups(machine: Machine, leaders: Array) -> bool:
@@ -260,7 +258,7 @@ def _whole_groups(machine: Machine, leaders: Array) -> bool:
 
 
 def _shared_codes(machine: Machine, site: Site, factor: _Factor, leaders: Array, step: int) -> Array:
-    """``[batch, rows, depth]``, read once for every ``step`` warps."""
+    """``[depth, rows, batch]``, read once for every ``step`` warps."""
     if factor.tile is None or factor.descriptor is None:
         raise Unsupported("B in registers", site)
     descriptors = _by_warp(machine, factor.descriptor)
@@ -270,11 +268,11 @@ def _shared_codes(machine: Machine, site: Site, factor: _Factor, leaders: Array,
         codes, units = read_tile(machine, site, factor.tile, descriptor, thread)
         products.read(site, thread, units)
         found.append(codes)
-    return np.stack(found)
+    return np.ascontiguousarray(np.stack(found).transpose(2, 1, 0))
 
 
 def _sum_of(decoder: Decoder, result: str, factors: tuple[_Factor, _Factor]) -> Callable[[Array, Array, Array], Array]:
-    """Codes of A ``[batch, rows, depth]`` and B ``[batch, columns, depth]``, and old words, to new ones."""
+    """Codes of A ``[depth, 16, warps]`` and B ``[depth, columns, batch]``, and old words, to new ones."""
     left, right = factors
     if result == "s32":
         saturate = decoder.has("satfinite")
@@ -289,7 +287,7 @@ def _sum_of(decoder: Decoder, result: str, factors: tuple[_Factor, _Factor]) -> 
     def compute(a: Array, b: Array, c: Array) -> Array:
         x, y = left.kind.terms(a), right.kind.terms(b)
         x, y = replace(x, values=left.signed(x.values)), replace(y, values=right.signed(y.values))
-        value = multiply(x, y, np.ascontiguousarray(c).view(kind), model)
+        value = multiply(x, y, c.view(kind), model)
         return value if result == "f16" else value.view(np.uint32)
 
     return compute

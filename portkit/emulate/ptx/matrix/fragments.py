@@ -16,39 +16,38 @@ _GROUPS, _PLACES = 8, 4
 
 
 def rows_of_left(words: Array, kind: Format, rows: int) -> Array:
-    """Codes ``[warps, rows, depth]`` of A, which has 8 or 16 rows."""
+    """Codes ``[depth, rows, warps]`` of A, which has 8 or 16 rows."""
     halves = rows // 8
     count, warps = words.shape[:2]
     codes = kind.codes(words.reshape(*words.shape, 1))
-    runs = codes.reshape(count // halves, halves, warps, _GROUPS, _PLACES, codes.shape[-1])
-    return runs.transpose(2, 1, 3, 0, 4, 5).reshape(warps, rows, -1)
+    runs = codes.reshape(count // halves, halves, warps, _GROUPS, _PLACES, -1)
+    return runs.transpose(0, 4, 5, 1, 3, 2).reshape(-1, rows, warps)
 
 
 def columns_of_right(words: Array, kind: Format) -> Array:
-    """Codes ``[warps, 8, depth]`` of B, column by column."""
+    """Codes ``[depth, 8, warps]`` of B."""
     count, warps = words.shape[:2]
     codes = kind.codes(words.reshape(*words.shape, 1))
-    runs = codes.reshape(count, warps, _GROUPS, _PLACES, codes.shape[-1])
-    return runs.transpose(1, 2, 0, 3, 4).reshape(warps, _GROUPS, -1)
+    runs = codes.reshape(count, warps, _GROUPS, _PLACES, -1)
+    return runs.transpose(0, 3, 4, 2, 1).reshape(-1, _GROUPS, warps)
 
 
 def tile(values: Array, rows: int) -> Array:
-    """C or D of one value a register: ``[registers, warps, 32]`` to ``[warps, rows, columns]``.
+    """C or D of one value a register: ``[registers, warps, 32]`` to ``[rows, columns, warps]``.
 
     Registers are pairs of neighbouring columns, of row ``g`` and then of row ``g + 8``, eight columns after the others.
     """
     halves = rows // 8
     count, warps = values.shape[:2]
     runs = values.reshape(count // (2 * halves), halves, 2, warps, _GROUPS, _PLACES)
-    return runs.transpose(3, 1, 4, 0, 5, 2).reshape(warps, rows, -1)
+    return runs.transpose(1, 4, 0, 5, 2, 3).reshape(rows, -1, warps)
 
 
 def registers(matrix: Array) -> Array:
     """The inverse of ``tile``."""
-    warps, rows, columns = matrix.shape
-    halves = rows // 8
-    runs = matrix.reshape(warps, halves, _GROUPS, columns // 8, _PLACES, 2)
-    return runs.transpose(3, 1, 5, 0, 2, 4).reshape(-1, warps, _GROUPS * _PLACES)
+    rows, columns, warps = matrix.shape
+    runs = matrix.reshape(rows // 8, _GROUPS, columns // 8, _PLACES, 2, warps)
+    return runs.transpose(2, 0, 4, 5, 1, 3).reshape(-1, warps, _GROUPS * _PLACES)
 
 
 def tile_of_halves(words: Array, rows: int) -> Array:

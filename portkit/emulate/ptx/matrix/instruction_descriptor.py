@@ -44,7 +44,7 @@ class Product:
 
     def terms(self, left: Array, right: Array) -> tuple[Terms, Terms]:
         """Of codes ``[rows, depth]``, as a batch of one."""
-        a, b = self.left.terms(left[None]), self.right.terms(right[None])
+        a, b = (kind.terms(codes.T[:, :, None]) for kind, codes in ((self.left, left), (self.right, right)))
         pairs = zip((a, b), self.negative, strict=True)
         x, y = (replace(each, values=-each.values) if negative else each for each, negative in pairs)
         return x, y

@@ -64,7 +64,8 @@ class BlockScales:
 
     def _bytes(self, a: Array, b: Array, left: Array, right: Array, addend: Array) -> Array:
         """One scale a row: exponents move, and nothing else."""
-        return multiply(_scaled(a, left, self.run), _scaled(b, right, self.run), addend, Model(a.shape[-1], 25))
+        x, y = _scaled(a, left, self.run), _scaled(b, right, self.run)
+        return multiply(x, y, addend.transpose(1, 2, 0), Model(a.shape[-1], 25)).transpose(2, 0, 1)
 
     def _fours(self, a: Array, b: Array, left: Array, right: Array, addend: Array) -> Array:
         """Runs are summed exactly, scaled by the significands, and aligned by the scales' exponents alone."""
@@ -95,4 +96,4 @@ def _scaled(values: Array, scales: Array, run: int) -> Terms:
     shift = np.repeat(_split(scales)[1], run, axis=-1)
     moved = values.astype(np.float64) * np.repeat(scales, run, axis=-1)
     exponents = np.where(own == NOTHING, int(NOTHING), own + shift).astype(np.int16)
-    return Terms(moved, exponents)
+    return Terms(moved.transpose(2, 1, 0), exponents.transpose(2, 1, 0))

@@ -12,6 +12,8 @@ found again from results of an H200, every one of which they give.
 from __future__ import annotations
 
 import enum
+import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,16 +42,27 @@ class Model:
     fraction: int  # bits that are kept behind the largest exponent
     result: Result = Result.F32
 
+    @property
+    def places(self) -> int:
+        """Fraction bits of a result of float32."""
+        return 13 if self.result is Result.SHORT else 23
+
     def into_half(self) -> Model:
         """The same with results of float16."""
         return Model(self.group, self.fraction, Result.F16)
 
 
-_BLOCK = 1 << 16
+_BLOCK = 1 << 17
 """Products that are worked on at once, so that they stay in the cache."""
 
 _NARROW = 60
 """Exponents of products within which float32 holds them and their multiples."""
+
+_BIAS = 127
+"""What float32 adds to exponents."""
+
+_LEAST = _BIAS - 90
+"""A biased exponent that stands for all that are smaller, beside products of narrow exponents."""
 
 _POWERS = np.ldexp(1.0, np.arange(-1074, 1024))
 
@@ -63,18 +76,19 @@ def multiply(a: Terms, b: Terms, addend: Array, model: Model) -> Array:
     """A·Bᵀ + C as a tensor core computes it.
 
     Args:
-        a: ``[batch, rows, depth]``.
-        b: ``[batch, columns, depth]``.
-        addend: float32, or float16 where the results are: ``[batch, rows, columns]``.
+        a: ``[depth, rows, batch]``.
+        b: ``[depth, columns, batch]``, or of a batch that is shorter by a factor, each for so many neighbours.
+        addend: float32, or float16 where the results are: ``[rows, columns, batch]``.
         model: of the instruction.
 
     Returns:
         Of the addend's type and shape.
     """
-    total = addend
-    for start in range(0, a.values.shape[-1], model.group):
+    way = _way(a, b, model)
+    total, left, right = addend, way.factor(a, 0), way.factor(b, 1).repeated(addend.shape[-1])
+    for start in range(0, a.values.shape[0], model.group):
         end = start + model.group
-        total = _group(a.part(start, end), b.part(start, end), total, model)
+        total = _group(left.part(start, end), right.part(start, end), total, model, way)
     return total
 
 
@@ -84,9 +98,9 @@ def multiply_through_halves(a: Terms, b: Terms, addend: Array, model: Model) -> 
     Found from results of an H200: ``mma.sync`` of 8-bit floats is three instructions there. Arguments as of
     ``multiply``.
     """
-    depth = np.arange(a.values.shape[-1])
+    depth = np.arange(a.values.shape[0])
     order = np.concatenate([depth[depth % 4 < 2], depth[depth % 4 >= 2]])
-    x, y = (Terms(each.values[..., order], each.exponents[..., order]) for each in (a, b))
+    x, y = (Terms(each.values[order], each.exponents[order]) for each in (a, b))
     products = multiply(x, y, np.zeros(addend.shape, addend.dtype), model)
     with np.errstate(invalid="ignore", over="ignore"):
         total = products + addend
@@ -94,50 +108,143 @@ def multiply_through_halves(a: Terms, b: Terms, addend: Array, model: Model) -> 
     return total
 
 
-def _group(a: Terms, b: Terms, addend: Array, model: Model) -> Array:
-    batch, rows, depth = a.values.shape
+# -- in which numbers
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The numbers that hold the products of one instruction, by the range of its factors.
+
+    Attributes:
+        finite: whether all factors are.
+        narrow: whether float32 holds all products, scaled.
+        largest: exponents of A and of B from which theirs are counted in 8 bits; None where that does not hold them.
+    """
+
+    finite: bool
+    narrow: bool
+    largest: tuple[int, int] | None
+
+    def factor(self, terms: Terms, which: int) -> Terms:
+        """A (0) or B (1) with exponents as ``tops`` takes them."""
+        if self.largest is None:
+            return terms
+        base = self.largest[which]
+        near = np.maximum(terms.exponents, np.int16(base - _ABSENT)) - np.int16(base)
+        return Terms(terms.values, near.astype(np.int8))
+
+    def tops(self, sums: Array) -> Array:
+        """Largest exponents of products, biased as those of float32, of the sums of factors' exponents; int32."""
+        top = np.maximum.reduce(sums, axis=0)
+        if self.largest is None:
+            return np.where(top < -_FAR, _FAR_BELOW, top + np.int32(_BIAS))
+        return _near_tops(sum(self.largest) + _BIAS).take(top.view(np.uint8))
+
+
+_SPAN, _ABSENT = 31, 64
+"""Exponents within such a span are counted in 8 bits, and zeros lie so far below the largest."""
+
+_FAR, _FAR_BELOW = 2000, -(1 << 14)
+"""Sums of exponents with a zero among them are below that, and become this."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _near_tops(base: int) -> Array:
+    """By the bits of an ``int8`` counted from ``base``; a sum with a zero in it is below all others."""
+    near = np.arange(256).astype(np.uint8).view(np.int8).astype(np.int32)
+    return np.where(near < -2 * _SPAN, np.int32(_FAR_BELOW), near + np.int32(base))
+
+
+def _way(a: Terms, b: Terms, model: Model) -> _Way:
+    finite = bool(np.isfinite(a.values).all() and np.isfinite(b.values).all())
+    ranges = _range(a.exponents), _range(b.exponents)
+    low, high = (sum(each) for each in zip(*ranges, strict=True))
+    narrow = finite and model.result is not Result.F16 and -_NARROW <= low and high <= _NARROW
+    near = all(top - bottom <= _SPAN for bottom, top in ranges)
+    return _Way(finite, narrow, (ranges[0][1], ranges[1][1]) if near else None)
+
+
+def _range(exponents: Array) -> tuple[int, int]:
+    """The smallest and the largest exponent of numbers that are not zero."""
+    high = int(exponents.max(initial=NOTHING))
+    if high == NOTHING:
+        return 0, 0
+    above = (exponents - (NOTHING + np.int16(1))).view(np.uint16)  # of zero, the largest of all
+    return int(above.min()) + int(NOTHING) + 1, high
+
+
+# -- sums
+
+
+def _group(a: Terms, b: Terms, addend: Array, model: Model, way: _Way) -> Array:
+    """Of one group of products."""
     result = np.empty(addend.shape, addend.dtype)
-    step = max(1, _BLOCK // max(1, rows * addend.shape[-1] * depth))
-    for start in range(0, batch, step):
-        part = slice(start, start + step)
-        left, right = Terms(a.values[part], a.exponents[part]), Terms(b.values[part], b.exponents[part])
-        with np.errstate(invalid="ignore", over="ignore"):  # of what is not finite, and judged below
-            result[part] = _rounded(*_aligned(left, right, addend[part], model), model)
-    special = ~np.isfinite(addend)
-    special |= ~np.isfinite(a.values).all(axis=-1)[:, :, None] | ~np.isfinite(b.values).all(axis=-1)[:, None, :]
-    if special.any():
-        result[special] = _not_finite(a, b, addend)[special]
+    for rows, columns in _parts(a.values.shape[0], addend.shape):
+        x, y, c = a.rows(rows), b.rows(columns), addend[rows, columns]
+        narrow = _narrow(x, y, c, model, way) if way.narrow else None
+        result[rows, columns] = _any(x, y, c, model, way) if narrow is None else narrow
     return result
 
 
-def _aligned(a: Terms, b: Terms, addend: Array, model: Model) -> tuple[Array, Array]:
-    """Sums as whole numbers of units of the last place kept, and the exponents that they are aligned to."""
-    left, right = (np.ascontiguousarray(np.moveaxis(each, -1, 0)) for each in (a.exponents, b.exponents))
-    exponents = left[:, :, :, None] + right[:, :, None, :]
-    own = exponents_of(addend, -14 if addend.dtype == np.float16 else -126)
-    top = np.maximum(exponents.max(axis=0), own)
-    top = np.where(top <= NOTHING, np.int16(0), top)
-    wide = _too_wide(a, b)
-    kind = np.float64 if wide else np.float32
-    scale = power(np.minimum(model.fraction - top, 1000 if wide else 100)).astype(kind)
-    x, y = (np.ascontiguousarray(np.moveaxis(each, -1, 0), kind) for each in (a.values, b.values))
-    products = x[:, :, :, None] * y[:, :, None, :]
+def _parts(depth: int, shape: tuple[int, ...]) -> Iterator[tuple[slice, slice]]:
+    """Parts of the rows and of the columns, of so many products that they stay in the cache."""
+    rows, columns, batch = shape
+    wide = max(1, min(columns, _BLOCK // max(1, depth * batch)))
+    high = max(1, _BLOCK // max(1, depth * batch * wide)) if wide == columns else 1
+    for row in range(0, rows, high):
+        for column in range(0, columns, wide):
+            yield slice(row, row + high), slice(column, column + wide)
+
+
+def _exponent_sums(a: Terms, b: Terms) -> Array:
+    sums: Array = a.exponents[:, :, None] + b.exponents[:, None]
+    return sums
+
+
+def _narrow(a: Terms, b: Terms, addend: Array, model: Model, way: _Way) -> Array | None:
+    """In float32 and 32-bit integers; None where an addend is too large for that, or too small beside nothing."""
+    top = (addend.view(np.int32) >> 23) & 0xFF
+    np.maximum(top, way.tops(_exponent_sums(a, b)), out=top)
+    if top.max(initial=0) > _BIAS + _NARROW:
+        return None
+    if top.min(initial=_BIAS) < _LEAST:
+        if addend[top < _LEAST].any():
+            return None
+        np.maximum(top, _LEAST, out=top)
+    scale = (((2 * _BIAS + model.fraction) - top) << 23).view(np.float32)
+    products = a.values[:, :, None] * b.values[:, None]
     products *= scale
-    return _total(products, model) + _whole(addend, model.fraction - top), top
+    exact = _total(products, model).astype(np.float64)
+    exact += np.trunc(addend * scale)
+    bits = exact.view(np.uint64)
+    bits &= _kept(model)
+    result = exact.astype(np.float32)
+    result *= ((top - model.fraction) << 23).view(np.float32)
+    return result
 
 
-def _too_wide(a: Terms, b: Terms) -> bool:
-    """Whether products, or what they are scaled by, may leave the range of float32."""
-    ranges = [(each[each > NOTHING].min(initial=0), each.max(initial=0)) for each in (a.exponents, b.exponents)]
-    return bool(ranges[0][0] + ranges[1][0] < -_NARROW or ranges[0][1] + ranges[1][1] > _NARROW)
+def _any(a: Terms, b: Terms, addend: Array, model: Model, way: _Way) -> Array:
+    """In float64, of any numbers."""
+    with np.errstate(invalid="ignore", over="ignore"):  # of what is not finite, and judged below
+        own = exponents_of(addend, -14 if addend.dtype == np.float16 else -126).astype(np.int32)
+        top = np.maximum(way.tops(_exponent_sums(a, b)) - _BIAS, own)
+        top = np.where(top <= -_FAR, 0, top)
+        products = a.values[:, :, None].astype(np.float64) * b.values[:, None]
+        products *= power(np.minimum(model.fraction - top, 1000))
+        result = _rounded(_total(products, model) + _whole(addend, model.fraction - top), top, model)
+        special = ~np.isfinite(addend)
+        if not way.finite:
+            special |= ~np.isfinite(a.values).all(axis=0)[:, None] | ~np.isfinite(b.values).all(axis=0)[None]
+        if special.any():
+            result[special] = _not_finite(a, b, addend)[special]
+    return result
 
 
 def _total(scaled: Array, model: Model) -> Array:
     """Sum over the first axis of products cut to whole numbers, each below 2^(fraction + 2)."""
     cut = scaled.astype(np.int32)
-    if scaled.shape[0] << (model.fraction + 2) <= 1 << 31:
-        return np.add.reduce(cut, axis=0, dtype=np.int32).astype(np.int64)
-    return np.add.reduce(cut, axis=0, dtype=np.int64)
+    enough = scaled.shape[0] << (model.fraction + 2) <= 1 << 31
+    return np.add.reduce(cut, axis=0, dtype=np.int32 if enough else np.int64)
 
 
 def _whole(addend: Array, shift: Array) -> Array:
@@ -147,10 +254,15 @@ def _whole(addend: Array, shift: Array) -> Array:
 
 def _rounded(total: Array, top: Array, model: Model) -> Array:
     """The sums in the result's format."""
-    exact = total.astype(np.float64) * power(top.astype(np.int32) - model.fraction)
+    exact = total.astype(np.float64) * power(top - model.fraction)
     if model.result is Result.F16:
         return exact.astype(np.float16)
-    return cut_to_float32(exact, 13 if model.result is Result.SHORT else 23)
+    return cut_to_float32(exact, model.places)
+
+
+def _kept(model: Model) -> np.uint64:
+    """Bits of a float64 that a result keeps."""
+    return ~np.uint64((1 << (52 - model.places)) - 1)
 
 
 def cut_to_float32(exact: Array, fraction: int = 23) -> Array:
@@ -167,7 +279,7 @@ def cut_to_float32(exact: Array, fraction: int = 23) -> Array:
 def _not_finite(a: Terms, b: Terms, addend: Array) -> Array:
     """Sums with infinities or NaN among their terms."""
     with np.errstate(invalid="ignore", over="ignore"):
-        total = np.matmul(a.values.astype(np.float64), b.values.astype(np.float64).swapaxes(-1, -2)) + addend
+        total = (a.values[:, :, None].astype(np.float64) * b.values[:, None]).sum(axis=0) + addend
         result = total.astype(addend.dtype)
     result[np.isnan(total)] = canonical_nan(addend.dtype)
     return result
@@ -182,11 +294,13 @@ def multiply_integers(a: Array, b: Array, addend: Array, saturate: bool = False)
     """A·Bᵀ + C of integers.
 
     Args:
-        a: float32 of whole numbers of at most 8 bits, ``[batch, rows, depth]``; the sum of 64 products is exact.
-        b: likewise ``[batch, columns, depth]``.
-        addend: ``int32[batch, rows, columns]``.
+        a: float32 of whole numbers of at most 8 bits, ``[depth, rows, batch]``; the sum of 64 products is exact.
+        b: likewise ``[depth, columns, batch]``, or of a shorter batch as in ``multiply``.
+        addend: ``int32[rows, columns, batch]``.
         saturate: stop at the largest and the smallest result, where others wrap around.
     """
-    products: Array = np.matmul(a, b.swapaxes(-1, -2)).astype(np.int64)
-    total = products + addend
+    times = a.shape[-1] // b.shape[-1]
+    right = np.repeat(b, times, axis=-1)
+    products: Array = np.matmul(a.transpose(2, 1, 0), right.transpose(2, 0, 1)).astype(np.int64)
+    total = products.transpose(1, 2, 0) + addend
     return np.clip(total, -(1 << 31), (1 << 31) - 1).astype(np.int32) if saturate else total.astype(np.int32)
