@@ -26,6 +26,8 @@ from portkit.emulate.ptx.types import Type
 Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
 Threads: TypeAlias = NDArray[np.int64]
+Rows: TypeAlias = slice | NDArray[np.int64]
+"""Several registers of one width."""
 
 LANES = 32
 """Threads of a warp."""
@@ -46,14 +48,18 @@ Unit = TypeVar("Unit")
 
 
 class Views(dict[Type, list[Array]]):
-    """Registers one by one, by the type that they are read as; made when they are first asked for."""
+    """Registers one by one, by the type that they are read as; made when they are first asked for.
+
+    Attributes:
+        files: width → registers ``[registers, threads]``.
+    """
 
     def __init__(self, files: dict[int, Array]) -> None:
-        self._files = files
+        self.files = files
         super().__init__()
 
     def __missing__(self, kind: Type) -> list[Array]:
-        self[kind] = list(self._files[kind.bits].view(kind.dtype))
+        self[kind] = list(self.files[kind.bits].view(kind.dtype))
         return self[kind]
 
 
@@ -274,6 +280,20 @@ class Machine:
         """``[selected threads]``; a view where all threads are selected."""
         row = self.rows[kind][index]
         return row if self.all else row[self.select]
+
+    def read_all(self, kind: Type, rows: Rows) -> Array:
+        """``[registers, selected threads]``; a view where they lie side by side and all threads are selected."""
+        found = self.rows.files[kind.bits].view(kind.dtype)[rows]
+        return found if self.all else found[:, self.select]
+
+    def write_all(self, kind: Type, rows: Rows, values: Array) -> None:
+        """Write the selected threads, from ``[registers, selected threads]``."""
+        file = self.rows.files[kind.bits].view(kind.dtype)
+        if self.all:
+            file[rows] = values
+        else:
+            numbers = np.arange(file.shape[0])[rows]
+            file[numbers[:, None], self.select] = values
 
     def write(self, kind: Type, index: int, value: Array) -> None:
         """Write the selected threads, from ``[selected threads]`` or one value."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from portkit.emulate.core.bytestore import Offsets
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.ptx.isa.registry import Compiled
-from portkit.emulate.ptx.machine import Access, Machine, Mask
+from portkit.emulate.ptx.machine import Access, Machine, Mask, Threads
 from portkit.emulate.ptx.program import Program
 
 UNIT = 16
@@ -108,14 +108,14 @@ class Flights:
         self._operations.pop(number, None)
 
     def reads(self, operation: Operation, units: Offsets) -> None:
-        """Begin to read units, each given once."""
-        self._readers[units] += 1
+        """Begin to read units, as often as they are given."""
+        np.add.at(self._readers, units.reshape(-1), 1)
         self._reading += units.size
         self._last_reader = operation
 
     def has_read(self, units: Offsets) -> None:
         """End to read units."""
-        self._readers[units] -= 1
+        np.subtract.at(self._readers, units.reshape(-1), 1)
         self._reading -= units.size
 
     def settle(self, units: Offsets) -> None:
@@ -161,13 +161,16 @@ class Flights:
         message = "the async proxy reads shared memory that a thread wrote without fence.proxy.async"
         raise Fault(Finding(Kind.MISSING_WAIT, message, site, place, buffer="shared"))
 
-    def check_free(self, site: Site, units: Offsets, thread: int, *, write: bool) -> None:
-        """Refuse an asynchronous access to what another operation writes, or reads where this one writes.
+    def check_free(self, site: Site, units: Offsets, threads: int | Threads, *, write: bool) -> None:
+        """Refuse asynchronous accesses to what another operation writes, or reads where these write.
 
         Raises:
-            Fault: it meets one.
+            Fault: one meets another.
         """
-        access = Access(site, units << _SHIFT, UNIT, self.machine, np.full(units.size, thread), write=write)
+        if not self._operations and not write:
+            return
+        own = np.broadcast_to(threads, units.shape)
+        access = Access(site, units << _SHIFT, UNIT, self.machine, own, write=write)
         if self._operations:
             self._refuse_unwritten(access)
         if write:

@@ -14,15 +14,15 @@ from typing import TypeAlias
 import numpy as np
 
 from portkit.emulate.core.floats import fma64
-from portkit.emulate.ptx.decode import Decoder, Read, Step, all_reads
+from portkit.emulate.ptx.decode import Decoder, Step, all_reads
 from portkit.emulate.ptx.isa.registry import Entry
-from portkit.emulate.ptx.machine import LANES, Array, Machine
+from portkit.emulate.ptx.machine import LANES, Array, Machine, Rows
 from portkit.emulate.ptx.matrix import fragments
 from portkit.emulate.ptx.matrix.formats import FORMATS, Format
 from portkit.emulate.ptx.matrix.models import through_halves, warp_model
 from portkit.emulate.ptx.matrix.scales import BlockScales
 from portkit.emulate.ptx.matrix.sums import multiply, multiply_integers, multiply_through_halves
-from portkit.emulate.ptx.program import Operand
+from portkit.emulate.ptx.program import Operand, Register
 from portkit.emulate.ptx.types import Type
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
@@ -63,26 +63,40 @@ def types_of(decoder: Decoder, shape: Shape) -> list[str]:
     return found
 
 
-def gather(reads: Sequence[Read], machine: Machine) -> Array:
-    """Registers ``[registers, warps, 32]`` of the selected warps."""
-    return np.stack([machine.spread(read(machine)) for read in reads]).reshape(len(reads), -1, LANES)
-
-
 def words_of(decoder: Decoder, operand: Operand, kind: Type = Type.B32) -> Callable[[Machine], Array]:
     """A vector of registers as ``[registers, warps, 32]``."""
-    reads = all_reads(decoder, decoder.items(operand), kind)
-    return lambda machine: gather(reads, machine)
+    items = decoder.items(operand)
+    reads = all_reads(decoder, items, kind)
+    if (rows := _rows(items, kind)) is not None:
+        return lambda machine: machine.read_all(kind, rows).reshape(len(reads), -1, LANES)
+
+    def gather(machine: Machine) -> Array:
+        return np.stack([machine.spread(read(machine)) for read in reads]).reshape(len(reads), -1, LANES)
+
+    return gather
 
 
 def writer_of(decoder: Decoder, operand: Operand, kind: Type) -> Callable[[Machine, Array], None]:
     """Writes ``[registers, warps, 32]`` to a vector of registers."""
-    writes = [decoder.write(item, kind) for item in decoder.items(operand)]
+    items = decoder.items(operand)
+    writes = [decoder.write(item, kind) for item in items]
+    if (rows := _rows(items, kind)) is not None:
+        return lambda machine, values: machine.write_all(kind, rows, values.reshape(len(writes), -1))
 
     def write(machine: Machine, values: Array) -> None:
         for each, value in zip(writes, values.reshape(len(writes), -1), strict=True):
             each(machine, value)
 
     return write
+
+
+def _rows(items: Sequence[Operand], kind: Type) -> Rows | None:
+    """Where registers lie among those of their width; None where some are no such registers."""
+    found = [item.index for item in items if isinstance(item, Register) and item.bits == kind.bits]
+    if len(found) < len(items):
+        return None
+    beside = found == list(range(found[0], found[0] + len(found)))
+    return slice(found[0], found[-1] + 1) if beside else np.array(found)
 
 
 def _operand_format(name: str, decoder: Decoder) -> Format:

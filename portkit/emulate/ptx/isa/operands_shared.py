@@ -7,7 +7,7 @@ Memory Descriptor".
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from portkit.emulate.core.bytestore import Offsets
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site, Unsupported
 from portkit.emulate.ptx.isa.flight import UNIT, Flights
-from portkit.emulate.ptx.machine import Access, Array, Machine
+from portkit.emulate.ptx.machine import Access, Array, Machine, Threads
 from portkit.emulate.ptx.matrix.formats import Format
 from portkit.emulate.ptx.matrix.layouts import Layout
 
@@ -42,10 +42,10 @@ class Tile:
         return layout.units(self.rows, self.depth_bytes)
 
     def codes(self, words: Array) -> Array:
-        """Codes ``[rows, depth]`` of the units' words."""
+        """Codes ``[..., rows, depth]`` of the units' words ``[..., units, 4]``."""
         if self.across:
-            return self.kind.codes(words.reshape(self.depth, -1)).T
-        return self.kind.codes(words.reshape(self.rows, -1))
+            return self.kind.codes(words.reshape(*words.shape[:-2], self.depth, -1)).swapaxes(-1, -2)
+        return self.kind.codes(words.reshape(*words.shape[:-2], self.rows, -1))
 
 
 Decode = Callable[[int], Layout | str]
@@ -74,23 +74,48 @@ def layout_of(descriptor: int, across: bool, sm100: bool) -> Layout | str:
 
 
 def read_tile(machine: Machine, site: Site, tile: Tile, descriptor: int, thread: int) -> tuple[Array, Offsets]:
-    """Codes ``[rows, depth]`` of an operand, and the units that it reads, as offsets of the chunk's units.
+    """Codes ``[rows, depth]`` of one operand and the units that it reads, as ``read_tiles`` gives them."""
+    codes, units = read_tiles(machine, site, tile, [descriptor], np.array([thread]))
+    return codes[0], units[0]
+
+
+def read_tiles(
+    machine: Machine, site: Site, tile: Tile, descriptors: Sequence[int], threads: Threads
+) -> tuple[Array, Offsets]:
+    """Codes ``[operands, rows, depth]``, and the units ``[operands, units]`` that they read, of the chunk's units.
+
+    Args:
+        machine: whose shared memory holds them.
+        site: the instruction.
+        tile: what each operand is.
+        descriptors: one each.
+        threads: that read them, one each.
 
     Raises:
-        Fault: it leaves shared memory, or reads what the async proxy does not see or another operation writes.
-        Unsupported: the descriptor.
+        Fault: one leaves shared memory, or reads what the async proxy does not see or another operation writes.
+        Unsupported: a descriptor.
     """
-    layout = layout_of(descriptor, tile.across, machine.program.architecture.tensor_memory)
-    if isinstance(layout, str):
-        raise Unsupported(layout, site)
-    at = tile.units(layout).reshape(-1)
-    if (first := machine.shared.first_outside(at, UNIT)) is not None:
-        message = f"a matrix operand at {at[first]} of {machine.shared.size} bytes of shared memory"
-        raise Fault(Finding(Kind.SHARED_OUT_OF_BOUNDS, message, site, machine.place(thread), int(at[first]), "shared"))
-    places = at + machine.shared_base[thread]
-    flights, units = machine.unit(Flights), places >> 4
-    flights.check_seen(site, units)
-    flights.check_free(site, units, thread, write=False)
+    at = _addresses(machine, site, tile, descriptors)
+    readers = np.repeat(threads, at.shape[1])
+    if (first := machine.shared.first_outside(at.reshape(-1), UNIT)) is not None:
+        byte, place = int(at.reshape(-1)[first]), machine.place(int(readers[first]))
+        message = f"a matrix operand at {byte} of {machine.shared.size} bytes of shared memory"
+        raise Fault(Finding(Kind.SHARED_OUT_OF_BOUNDS, message, site, place, byte, "shared"))
+    places = at + machine.shared_base[threads][:, None]
+    flights, units, each = machine.unit(Flights), places >> 4, places.reshape(-1)
+    flights.check_seen(site, units.reshape(-1))
+    flights.check_free(site, units.reshape(-1), readers, write=False)
     for start, size in tile.kind.pieces:
-        flights.judge(Access(site, places + start, size, machine, np.full(places.size, thread), write=False))
-    return tile.codes(machine.shared.load(places, UNIT)), units
+        flights.judge(Access(site, each + start, size, machine, readers, write=False))
+    return tile.codes(machine.shared.load(each, UNIT).reshape(*places.shape, 4)), units
+
+
+def _addresses(machine: Machine, site: Site, tile: Tile, descriptors: Sequence[int]) -> Offsets:
+    """Of the units of each operand in its block's shared memory."""
+    sm100 = machine.program.architecture.tensor_memory
+    found = {descriptor: layout_of(descriptor, tile.across, sm100) for descriptor in set(descriptors)}
+    for layout in found.values():
+        if isinstance(layout, str):
+            raise Unsupported(layout, site)
+    units = {each: tile.units(layout).reshape(-1) for each, layout in found.items() if isinstance(layout, Layout)}
+    return np.stack([units[each] for each in descriptors])

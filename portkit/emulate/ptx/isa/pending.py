@@ -47,11 +47,18 @@ class PendingRegisters:
         numbers = self._out.get(register)
         return None if numbers is None else numbers[self.machine.select]
 
-    def take(self, register: Register, numbers: Array) -> None:
-        """Put a register of the selected threads under way."""
-        if register not in self._out:
-            self._out[register] = np.zeros(self.machine.threads, np.int64)
-        self._out[register][self.machine.select] = numbers
+    def take(self, registers: Iterable[Register], numbers: Array) -> None:
+        """Put registers of the selected threads under way, or with 0 no longer.
+
+        Registers that go together share an array of numbers, which nobody changes.
+        """
+        made: dict[int, NDArray[np.int64]] = {}
+        for register in registers:
+            old = self._out.get(register)
+            if id(old) not in made:
+                made[id(old)] = new = np.zeros(self.machine.threads, np.int64) if old is None else old.copy()
+                new[self.machine.select] = numbers
+            self._out[register] = made[id(old)]
 
     def carry(self, sources: Iterable[Register], targets: Iterable[Register]) -> None:
         """Let registers of the selected threads wait for what their sources wait for."""
@@ -59,19 +66,20 @@ class PendingRegisters:
             return
         numbers = [own for own in map(self._of, sources) if own is not None]
         latest = np.maximum.reduce(numbers) if numbers else np.zeros(1, np.int64)
-        for register in targets:
-            if latest.any():
-                self.take(register, latest)
-            elif register in self._out:
-                self._out[register][self.machine.select] = 0
+        self.take(targets if latest.any() else [each for each in targets if each in self._out], latest)
 
     def free(self, limit: Array) -> None:
         """End what waits for a number up to the limit of each selected thread."""
-        for register, numbers in list(self._out.items()):
-            own = numbers[self.machine.select]
-            numbers[self.machine.select] = np.where(own <= limit, 0, own)
-            if not numbers.any():
-                del self._out[register]
+        arrays = {id(numbers): numbers for numbers in self._out.values()}
+        left = {key: self._later(numbers, limit) for key, numbers in arrays.items()}
+        registers = {register: left[id(numbers)] for register, numbers in self._out.items()}
+        self._out = {register: numbers for register, numbers in registers.items() if numbers is not None}
+
+    def _later(self, numbers: NDArray[np.int64], limit: Array) -> NDArray[np.int64] | None:
+        """Numbers but those up to the limit; None where that is all."""
+        left, own = numbers.copy(), numbers[self.machine.select]
+        left[self.machine.select] = np.where(own <= limit, 0, own)
+        return left if left.any() else None
 
     def changed(self, writes: Iterable[Register]) -> None:
         """Note registers that the selected threads have written."""

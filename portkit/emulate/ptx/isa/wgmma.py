@@ -21,10 +21,10 @@ from portkit.emulate.core.findings import Fault, Finding, Kind, Site, Unsupporte
 from portkit.emulate.ptx.decode import Decoder, Read, Step
 from portkit.emulate.ptx.isa.flight import UNIT, Flights, Operation
 from portkit.emulate.ptx.isa.mma import Shape, shape_of, types_of, words_of, writer_of
-from portkit.emulate.ptx.isa.operands_shared import Tile, read_tile
+from portkit.emulate.ptx.isa.operands_shared import Tile, read_tiles
 from portkit.emulate.ptx.isa.pending import PendingRegisters, judged
 from portkit.emulate.ptx.isa.registry import Compiled, Entry
-from portkit.emulate.ptx.machine import LANES, Access, Array, Machine, Mask
+from portkit.emulate.ptx.machine import LANES, Access, Array, Machine, Mask, Threads
 from portkit.emulate.ptx.matrix import fragments
 from portkit.emulate.ptx.matrix.formats import FORMATS, Format
 from portkit.emulate.ptx.matrix.models import group_model
@@ -38,6 +38,20 @@ _WARPS = 4
 _ROWS = 64
 
 
+@dataclass(frozen=True)
+class _Reads:
+    """Units of shared memory that products of one instruction read."""
+
+    site: Site
+    threads: Threads  # one for each operand
+    groups: NDArray[np.int64]  # that the products belong to
+    units: Offsets  # [operands, units]
+
+    def part(self, which: Mask) -> _Reads:
+        """Of some threads."""
+        return _Reads(self.site, self.threads[which], self.groups[which], self.units[which])
+
+
 class Products(PendingRegisters):
     """Products under way: registers of their results, and shared memory that they read."""
 
@@ -48,7 +62,7 @@ class Products(PendingRegisters):
         self.flights = machine.unit(Flights)
         self.committed: NDArray[np.int64] = np.zeros(machine.threads, np.int64)
         self._changed: dict[Register, Mask] = {}  # registers written since the last fence
-        self._reads: list[tuple[Site, int, int, Offsets]] = []  # a thread, its group, units
+        self._reads: list[_Reads] = []
 
     def changed(self, writes: Iterable[Register]) -> None:
         """Note registers that the selected threads have written."""
@@ -65,9 +79,7 @@ class Products(PendingRegisters):
         """
         self._refuse_changed(site, (*results, *factors))
         self.refuse(site, factors, "read")
-        group = self.committed[self.machine.select] + 1
-        for register in results:
-            self.take(register, group)
+        self.take(results, self.committed[self.machine.select] + 1)
 
     def _refuse_changed(self, site: Site, registers: Sequence[Register]) -> None:
         if not self._changed:
@@ -79,10 +91,10 @@ class Products(PendingRegisters):
                 message = "a wgmma takes a register that was written since the last wgmma.fence"
                 raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
 
-    def read(self, site: Site, thread: int, units: Offsets) -> None:
-        """A product of the open group reads units of shared memory."""
+    def read(self, site: Site, threads: Threads, units: Offsets) -> None:
+        """Products of the open groups of some threads read units of shared memory: ``[threads, units]``."""
         self.flights.reads(Operation(site, "wgmma"), units)
-        self._reads.append((site, thread, int(self.committed[thread]), units))
+        self._reads.append(_Reads(site, threads, self.committed[threads], units))
 
     def fence(self) -> None:
         """Let products see the registers of the selected threads."""
@@ -104,19 +116,23 @@ class Products(PendingRegisters):
         chosen: Mask = np.zeros(self.machine.threads, np.bool_)
         chosen[self.machine.select] = True
         left = []
-        for site, thread, group, units in self._reads:
-            if chosen[thread] and group < self.committed[thread] - but:
-                self.flights.has_read(units)
-                self._judge_last(site, thread, units)
-            else:
-                left.append((site, thread, group, units))
+        for reads in self._reads:
+            done = chosen[reads.threads] & (reads.groups < self.committed[reads.threads] - but)
+            if done.any():
+                ended = reads.part(done)
+                self.flights.has_read(ended.units)
+                self._judge_last(ended)
+            if not done.all():
+                left.append(reads.part(~done))
         self._reads = left
 
-    def _judge_last(self, site: Site, thread: int, units: Offsets) -> None:
+    def _judge_last(self, reads: _Reads) -> None:
         """A product may read until all warps of its group have waited for it; the first and the last stand for them."""
-        whole = self.machine.per_group % (LANES * _WARPS) == 0
-        for each in (thread, thread // (LANES * _WARPS) * LANES * _WARPS + LANES * (_WARPS - 1))[: 1 + whole]:
-            self.flights.judge(Access(site, units << 4, UNIT, self.machine, np.full(units.size, each), write=False))
+        at, group = reads.units.reshape(-1) << 4, LANES * _WARPS
+        last = reads.threads // group * group + LANES * (_WARPS - 1)
+        for threads in (reads.threads, last)[: 1 + (self.machine.per_group % group == 0)]:
+            own = np.repeat(threads, reads.units.shape[1])
+            self.flights.judge(Access(reads.site, at, UNIT, self.machine, own, write=False))
 
 
 # -- the product
@@ -235,7 +251,7 @@ def _by_warp(machine: Machine, read: Read) -> Array:
 
 
 def _codes(machine: Machine, site: Site, factors: tuple[_Factor, _Factor]) -> tuple[Array, Array]:
-    """Codes ``[depth, 16, warps]`` of A, and ``[depth, columns, batch]`` of B, by groups where their four warps are there."""
+    """Codes ``[depth, 16, warps]`` of A and ``[depth, columns, batch]`` of B, of whole groups where there are."""
     leaders = machine.selected[::LANES]
     whole = _whole_groups(machine, leaders)
     step = _WARPS if whole else 1
@@ -261,14 +277,10 @@ def _shared_codes(machine: Machine, site: Site, factor: _Factor, leaders: Array,
     """``[depth, rows, batch]``, read once for every ``step`` warps."""
     if factor.tile is None or factor.descriptor is None:
         raise Unsupported("B in registers", site)
-    descriptors = _by_warp(machine, factor.descriptor)
-    found = []
-    products = machine.unit(Products)
-    for thread, descriptor in zip(leaders[::step].tolist(), descriptors[::step].tolist(), strict=True):
-        codes, units = read_tile(machine, site, factor.tile, descriptor, thread)
-        products.read(site, thread, units)
-        found.append(codes)
-    return np.ascontiguousarray(np.stack(found).transpose(2, 1, 0))
+    descriptors, threads = _by_warp(machine, factor.descriptor)[::step], leaders[::step]
+    codes, units = read_tiles(machine, site, factor.tile, descriptors.tolist(), threads)
+    machine.unit(Products).read(site, threads, units)
+    return np.ascontiguousarray(codes.transpose(2, 1, 0))
 
 
 def _sum_of(decoder: Decoder, result: str, factors: tuple[_Factor, _Factor]) -> Callable[[Array, Array, Array], Array]:

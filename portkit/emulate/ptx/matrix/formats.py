@@ -127,7 +127,7 @@ def _signed_nibbles(codes: Array) -> Array:
 
 
 def _halves(codes: Array) -> Array:
-    """Float16 to float32; a shift and an exact product where all are finite, which NumPy's own conversion is slower than."""
+    """Float16 to float32: a shift and an exact product where all are finite, for NumPy's own conversion is slow."""
     size = codes & np.uint16(0x7FFF)
     if size.size and size.max() >= 0x7C00:
         return codes.view(np.float16).astype(np.float32)

@@ -159,7 +159,7 @@ def _way(a: Terms, b: Terms, model: Model) -> _Way:
     finite = bool(np.isfinite(a.values).all() and np.isfinite(b.values).all())
     ranges = _range(a.exponents), _range(b.exponents)
     low, high = (sum(each) for each in zip(*ranges, strict=True))
-    narrow = finite and model.result is not Result.F16 and -_NARROW <= low and high <= _NARROW
+    narrow = finite and model.result is not Result.F16 and low >= -_NARROW and high <= _NARROW
     near = all(top - bottom <= _SPAN for bottom, top in ranges)
     return _Way(finite, narrow, (ranges[0][1], ranges[1][1]) if near else None)
 
