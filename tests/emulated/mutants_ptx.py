@@ -87,14 +87,15 @@ def class_of(code: Code, index: int, launches: Sequence[Launch]) -> str:
 
 def _changes(code: Code, index: int, launch: Launch) -> bool:
     """Whether its registers ever hold other bits behind it than before; of a store: whether it runs."""
-    item, changed = code.compiled[index], [False]
+    whole = _compiled(code)  # without the passes, by which some instructions run at the place of others
+    item, changed = whole[index], [False]
 
     def step(machine: Machine) -> None:
         before = _values(machine, item)
         item.step(machine)
         changed[0] |= not before or not all(map(np.array_equal, before, _values(machine, item)))
 
-    compiled = (*code.compiled[:index], replace(item, step=step), *code.compiled[index + 1 :])
+    compiled = (*whole[:index], replace(item, step=step), *whole[index + 1 :])
     launch.code = cut(code.program, compiled)
     launch.run()
     return changed[0]

@@ -9,7 +9,7 @@ import pytest
 
 from portkit.emulate.ptx.architecture import architecture_of
 from portkit.emulate.ptx.matrix import fragments
-from portkit.emulate.ptx.matrix.formats import FORMATS
+from portkit.emulate.ptx.matrix.formats import FORMATS, Terms
 from portkit.emulate.ptx.matrix.models import group_model, tensor_model, through_halves, warp_model
 from portkit.emulate.ptx.matrix.scales import BlockScales
 from portkit.emulate.ptx.matrix.sums import (
@@ -141,12 +141,16 @@ def test_results_are_cut_towards_zero():
     assert cut_to_float32(np.array([tiny * 1.9, -tiny * 0.9])).tolist() == [tiny, 0]
 
 
+def whole(*numbers):
+    return [Terms(each, np.zeros(each.shape, np.int16)) for each in numbers]
+
+
 def test_integers_wrap_or_saturate():
     a, b = np.full((32, 1, 1), 127, np.float32), np.full((32, 1, 1), 127, np.float32)
     c = np.array([[[2**31 - 5]]], np.int32)
-    assert multiply_integers(a, b, c, saturate=True)[0, 0, 0] == 2**31 - 1
-    assert multiply_integers(a, b, c)[0, 0, 0] == 2**31 - 5 + 127 * 127 * 32 - 2**32
-    assert multiply_integers(a, -b, -c, saturate=True)[0, 0, 0] == -(2**31)
+    assert multiply_integers(*whole(a, b), c, saturate=True)[0, 0, 0] == 2**31 - 1
+    assert multiply_integers(*whole(a, b), c)[0, 0, 0] == 2**31 - 5 + 127 * 127 * 32 - 2**32
+    assert multiply_integers(*whole(a, -b), -c, saturate=True)[0, 0, 0] == -(2**31)
 
 
 def test_models_of_the_generations():

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from portkit.emulate.core.floats import fma64
 from portkit.emulate.ptx.decode import Decoder, Step, all_reads
-from portkit.emulate.ptx.isa.registry import Entry
+from portkit.emulate.ptx.isa.registry import Compiled, Entry
 from portkit.emulate.ptx.machine import LANES, Array, Machine, Rows
 from portkit.emulate.ptx.matrix import fragments
-from portkit.emulate.ptx.matrix.formats import FORMATS, Format
+from portkit.emulate.ptx.matrix.formats import FORMATS, Format, Terms
 from portkit.emulate.ptx.matrix.models import through_halves, warp_model
 from portkit.emulate.ptx.matrix.scales import BlockScales
-from portkit.emulate.ptx.matrix.sums import multiply, multiply_integers, multiply_through_halves
-from portkit.emulate.ptx.program import Operand, Register
+from portkit.emulate.ptx.matrix.sums import Parts, multiply, multiply_integers, multiply_through_halves
+from portkit.emulate.ptx.program import Operand, Program, Register, Vector
 from portkit.emulate.ptx.types import Type
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
-Product: TypeAlias = Callable[[Array, Array, Array], Array]
-"""Codes of A ``[depth, rows, warps]`` and of B ``[depth, columns, warps]``, and C ``[rows, columns, warps]``, to D."""
+Total: TypeAlias = Callable[[Terms, Terms, Array, Parts], Array]
+"""A ``[depth, rows, warps]`` and B ``[depth, columns, warps]``, C ``[rows, columns, warps]``, and which go together."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,22 @@ SHAPES = {
 """Shape → formats of A that have it."""
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """What instructions of one name compute."""
+
+    shape: Shape
+    left: Format
+    right: Format
+    result: str
+    total: Total
+
+    @property
+    def word(self) -> Type:
+        """Of C and D as ``total`` takes and gives them."""
+        return {"f32": Type.F32, "s32": Type.S32}.get(self.result, Type.B32)
+
+
 def _mma(decoder: Decoder) -> Step:
     shape = shape_of(decoder)
     kinds = types_of(decoder, shape)
@@ -132,60 +149,136 @@ def _mma(decoder: Decoder) -> Step:
     a, b = _operand_format(left, decoder), _operand_format(right, decoder)
     if result == "f64":
         return _doubles(decoder, shape)
-    if result == "s32":
-        return _integers(decoder, shape, a, b)
-    return _floats(decoder, shape, a, b, result)
+    if decoder.one_of("block_scale"):
+        return _scaled(decoder, shape, a, b)
+    kind = _Kind(shape, a, b, result, _integers(decoder, a, b) if result == "s32" else _floats(decoder, a, b, result))
+    _check_counts(decoder, shape, a, b, halves=result == "f16")
+    decoder.need(4)
+    return Products(kind, [decoder])
 
 
-def _integers(decoder: Decoder, shape: Shape, left: Format, right: Format) -> Step:
+def _integers(decoder: Decoder, left: Format, right: Format) -> Total:
     saturate = decoder.has("satfinite")
     if not left.integer or not right.integer:
         raise decoder.unsupported("integers of floats")
-
-    def product(a: Array, b: Array, c: Array) -> Array:
-        return multiply_integers(left.values(a), right.values(b), c.view(np.int32), saturate).view(np.uint32)
-
-    return _step(decoder, shape, left, right, product)
+    return lambda a, b, c, parts: multiply_integers(a, b, c, saturate, parts)
 
 
-def _floats(decoder: Decoder, shape: Shape, left: Format, right: Format, result: str) -> Step:
+def _floats(decoder: Decoder, left: Format, right: Format, result: str) -> Total:
     if left.integer or right.integer or result not in {"f32", "f16"}:
         raise decoder.unsupported(f"{result} of {left.name} and {right.name}")
-    model = warp_model(decoder.architecture, left)
-    if decoder.one_of("block_scale"):
-        return _scaled(decoder, shape, left, right)
     decoder.ignore("kind::f8f6f4")
+    model = warp_model(decoder.architecture, left)
+    model = model.into_half() if result == "f16" else model
     total = multiply_through_halves if through_halves(decoder.architecture, left) else multiply
-    if result == "f16":
-        half = model.into_half()
-        return _step(
-            decoder, shape, left, right, lambda a, b, c: total(left.terms(a), right.terms(b), c, half), halves=True
-        )
-
-    def product(a: Array, b: Array, c: Array) -> Array:
-        return total(left.terms(a), right.terms(b), c.view(np.float32), model).view(np.uint32)
-
-    return _step(decoder, shape, left, right, product)
+    return lambda a, b, c, parts: total(a, b, c, model, parts)
 
 
-def _step(
-    decoder: Decoder, shape: Shape, left: Format, right: Format, product: Product, *, halves: bool = False
-) -> Step:
-    decoder.need(4)
-    target, *sources = decoder.operands
-    a, b, c = (words_of(decoder, operand) for operand in sources)
-    _check_counts(decoder, shape, left, right, halves)
-    write = writer_of(decoder, target, Type.B32)
-    into, out = (
-        (fragments.tile_of_halves, fragments.registers_of_halves) if halves else (fragments.tile, fragments.registers)
-    )
+class Products:
+    """The step of instructions of one kind that follow one another, none of which needs another's result.
 
-    def step(machine: Machine) -> None:
-        x = fragments.rows_of_left(a(machine), left, shape.rows)
-        y = fragments.columns_of_right(b(machine), right)
-        write(machine, out(product(x, y, into(c(machine), shape.rows))))
+    Args:
+        kind: what each computes.
+        decoders: one each; several, only of registers.
+    """
 
-    return step
+    def __init__(self, kind: _Kind, decoders: Sequence[Decoder]) -> None:
+        self.kind, self.decoders = kind, decoders
+        (self.left, of_a), (self.right, of_b) = (_factors(decoders, number) for number in (1, 2))
+        self.parts = of_a, of_b
+        self.addend = _words_of_all(decoders, [each.operands[3] for each in decoders])
+        self.write = _writer_of_all(decoders)
+
+    def __call__(self, machine: Machine) -> None:
+        """Run them."""
+        kind, rows = self.kind, self.kind.shape.rows
+        a = kind.left.terms(fragments.rows_of_left(self.left(machine), kind.left, rows))
+        b = kind.right.terms(fragments.columns_of_right(self.right(machine), kind.right))
+        if kind.result == "f16":
+            halves = kind.total(a, b, fragments.tile_of_halves(self.addend(machine), rows), self.parts)
+            self.write(machine, fragments.registers_of_halves(halves))
+        else:
+            addend = fragments.tile(self.addend(machine), rows).view(kind.word.dtype)
+            self.write(machine, fragments.registers(kind.total(a, b, addend, self.parts).view(np.uint32)))
+
+
+def _factors(decoders: Sequence[Decoder], number: int) -> tuple[Callable[[Machine], Array], list[int]]:
+    """A factor of all instructions, each operand that is another once, and which of them each instruction takes."""
+    operands = [each.operands[number] for each in decoders]
+    different = list(dict.fromkeys(operands))
+    return _words_of_all(decoders, different), [different.index(each) for each in operands]
+
+
+def _words_of_all(decoders: Sequence[Decoder], operands: Sequence[Operand]) -> Callable[[Machine], Array]:
+    """Operands side by side: ``[registers, operands * warps, 32]``."""
+    first, *others = decoders
+    if not others:
+        return words_of(first, operands[0])
+    rows = _rows_of_all(first, operands)
+    return lambda machine: machine.read_all(Type.B32, rows).reshape(-1, len(operands) * machine.count // LANES, LANES)
+
+
+def _writer_of_all(decoders: Sequence[Decoder]) -> Callable[[Machine, Array], None]:
+    first, *others = decoders
+    if not others:
+        return writer_of(first, first.operands[0], Type.B32)
+    rows = _rows_of_all(first, [each.operands[0] for each in decoders])
+    return lambda machine, values: machine.write_all(Type.B32, rows, values.reshape(rows.size, -1))
+
+
+def _rows_of_all(decoder: Decoder, operands: Sequence[Operand]) -> NDArray[np.int64]:
+    """Rows of the first registers of all operands, then of the second, and so on."""
+    registers = [[item.index for item in decoder.items(each) if isinstance(item, Register)] for each in operands]
+    return np.array(registers).T.reshape(-1)
+
+
+# -- several at once
+
+_MOST = 16
+"""Instructions that run as one."""
+
+
+def fused(program: Program, compiled: tuple[Compiled, ...]) -> tuple[Compiled, ...]:
+    """Let instructions that follow one another run at the place of the first, all at once."""
+    result = list(compiled)
+    for run in _runs(program, compiled):
+        first = compiled[run[0]].step
+        if len(run) > 1 and isinstance(first, Products):
+            decoders = [Decoder(program, compiled[each].instruction) for each in run]
+            result[run[0]] = replace(compiled[run[0]], step=Products(first.kind, decoders))
+            for each in run[1:]:
+                result[each] = replace(compiled[each], step=_done)
+    return tuple(result)
+
+
+def _done(machine: Machine) -> None:
+    """What an instruction before has done."""
+
+
+def _runs(program: Program, compiled: tuple[Compiled, ...]) -> list[list[int]]:
+    """Instructions that may run as one."""
+    runs: list[list[int]] = []
+    written: set[Register] = set()
+    for index, item in enumerate(compiled):
+        if not _fusible(item):
+            continue
+        last = runs[-1] if runs else []
+        joins = last and last[-1] == index - 1 and len(last) < _MOST and index not in program.targets
+        same = joins and compiled[last[0]].instruction.modifiers == item.instruction.modifiers
+        if same and not written & (item.uses.reads | item.uses.writes):
+            last.append(index)
+        else:
+            runs.append([index])
+            written = set()
+        written |= item.uses.writes
+    return runs
+
+
+def _fusible(item: Compiled) -> bool:
+    operands = item.instruction.operands
+    words = (each for operand in operands for each in (operand.items if isinstance(operand, Vector) else (operand,)))
+    plain = isinstance(item.step, Products) and item.instruction.guard is None
+    return plain and all(isinstance(each, Register) and each.bits == Type.B32.bits for each in words)
 
 
 def _check_counts(decoder: Decoder, shape: Shape, left: Format, right: Format, halves: bool) -> None:

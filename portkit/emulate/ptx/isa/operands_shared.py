@@ -96,7 +96,7 @@ def read_tiles(
         Unsupported: a descriptor.
     """
     at = _addresses(machine, site, tile, descriptors)
-    readers = np.repeat(threads, at.shape[1])
+    readers: Threads = np.repeat(threads, at.shape[1])
     if (first := machine.shared.first_outside(at.reshape(-1), UNIT)) is not None:
         byte, place = int(at.reshape(-1)[first]), machine.place(int(readers[first]))
         message = f"a matrix operand at {byte} of {machine.shared.size} bytes of shared memory"

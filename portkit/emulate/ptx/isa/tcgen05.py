@@ -612,9 +612,8 @@ def _result(
     """D as words, which hold a float16 in their low half."""
     product, old = inputs.product, inputs.old
     if product.result == "s32":
-        a, b = product.left.values(inputs.left), product.right.values(inputs.right)
-        left, right = (each.T[:, :, None] for each in (a, b))
-        return multiply_integers(left, right, old.view(np.int32)[..., None], product.saturate)[..., 0].view(np.uint32)
+        x, y = product.terms(inputs.left, inputs.right)
+        return multiply_integers(x, y, old.view(np.int32)[..., None], product.saturate)[..., 0].view(np.uint32)
     if scaled is not None and scales is not None:
         return _scaled_result(memory, inputs, scaled, group, scales)
     model = tensor_model(product.left)

@@ -131,7 +131,7 @@ class Products(PendingRegisters):
         at, group = reads.units.reshape(-1) << 4, LANES * _WARPS
         last = reads.threads // group * group + LANES * (_WARPS - 1)
         for threads in (reads.threads, last)[: 1 + (self.machine.per_group % group == 0)]:
-            own = np.repeat(threads, reads.units.shape[1])
+            own: Threads = np.repeat(threads, reads.units.shape[1])
             self.flights.judge(Access(reads.site, at, UNIT, self.machine, own, write=False))
 
 
@@ -289,7 +289,7 @@ def _sum_of(decoder: Decoder, result: str, factors: tuple[_Factor, _Factor]) -> 
     if result == "s32":
         saturate = decoder.has("satfinite")
         return lambda a, b, c: multiply_integers(
-            left.kind.values(a), right.kind.values(b), c.view(np.int32), saturate
+            left.kind.terms(a), right.kind.terms(b), c.view(np.int32), saturate
         ).view(np.uint32)
     model = group_model(left.kind)
     if result == "f16":

@@ -6,7 +6,7 @@ Sources: PTX ISA, "Alternate Floating-Point Data Formats", "Fundamental Types"; 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -29,7 +29,7 @@ _TOP_NINETEEN = np.uint32(0xFFFF_E000)
 
 @dataclass(frozen=True)
 class Terms:
-    """Factors of products: values as float32, and the exponents that they are aligned by."""
+    """Factors of products: values as float32, and the exponents that they are aligned by, of integers all 0."""
 
     values: Array  # float32[depth, rows, batch]
     exponents: Array  # int16, likewise
@@ -42,12 +42,31 @@ class Terms:
         """Some of the rows."""
         return Terms(self.values[:, which], self.exponents[:, which])
 
-    def repeated(self, batch: int) -> Terms:
-        """Each of the batch for as many neighbours as make a batch of that size."""
-        times = batch // self.values.shape[-1]
-        if times == 1:
-            return self
-        return Terms(np.repeat(self.values, times, axis=-1), np.repeat(self.exponents, times, axis=-1))
+    def laid(self, batch: int, parts: Sequence[int] | None = None) -> Terms:
+        """A batch of another size.
+
+        Args:
+            batch: its size.
+            parts: numbers of the parts that it consists of; None: each element, as often as there is room.
+        """
+        return Terms(_laid(self.values, batch, parts), _laid(self.exponents, batch, parts))
+
+    def over(self, times: int) -> Terms:
+        """The whole batch so often, one behind the other."""
+        return Terms(np.tile(self.values, times), np.tile(self.exponents, times))
+
+    def folded(self, times: int) -> Terms:
+        """So many rows beside each other in the batch."""
+        depth, rows, batch = self.values.shape
+        shape = (depth, rows // times, times * batch)
+        return Terms(self.values.reshape(shape), self.exponents.reshape(shape))
+
+
+def _laid(values: Array, batch: int, parts: Sequence[int] | None) -> Array:
+    depth, rows, size = values.shape
+    if parts is None:
+        return values if size == batch else np.repeat(values, batch // size, axis=-1)
+    return values.reshape(depth, rows, -1, batch // len(parts)).take(parts, axis=2).reshape(depth, rows, batch)
 
 
 @dataclass(frozen=True)
@@ -85,11 +104,13 @@ class Format:
         return _VALUES[self.name](codes)
 
     def terms(self, codes: Array) -> Terms:
-        """Values and exponents of floats."""
+        """Values and exponents."""
         table = _table(self.name)
         if table is not None:
             return Terms(table[0].take(codes), table[1].take(codes))
         values = self.values(codes)
+        if self.integer:
+            return Terms(values, np.zeros(values.shape, np.int16))
         if self.bits == 16:
             return Terms(values, self._exponents(codes))
         return Terms(values, exponents_of(values, self.smallest))

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -55,6 +56,12 @@ class Model:
 _BLOCK = 1 << 17
 """Products that are worked on at once, so that they stay in the cache."""
 
+_BUFFER = 1024
+"""Elements for which NumPy buffers what it broadcasts, which is slower than its loops where these are as long."""
+
+_MOST_BESIDE = 8
+"""Of A, there are as many copies as columns lie beside each other."""
+
 _NARROW = 60
 """Exponents of products within which float32 holds them and their multiples."""
 
@@ -72,27 +79,49 @@ def power(exponents: Array) -> Array:
     return _POWERS.take(np.minimum(np.asarray(exponents, np.int32), 1023) + 1074, mode="clip")
 
 
-def multiply(a: Terms, b: Terms, addend: Array, model: Model) -> Array:
+Parts: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""Of A and of B: numbers of the parts of its batch that lie side by side in the addend's."""
+
+
+def multiply(a: Terms, b: Terms, addend: Array, model: Model, parts: Parts | None = None) -> Array:
     """A·Bᵀ + C as a tensor core computes it.
 
     Args:
         a: ``[depth, rows, batch]``.
-        b: ``[depth, columns, batch]``, or of a batch that is shorter by a factor, each for so many neighbours.
+        b: ``[depth, columns, batch]``. Without parts, a batch may be shorter by a factor, each for so many neighbours.
         addend: float32, or float16 where the results are: ``[rows, columns, batch]``.
         model: of the instruction.
+        parts: of the factors' batches that the addend's is for.
 
     Returns:
         Of the addend's type and shape.
     """
-    way = _way(a, b, model)
-    total, left, right = addend, way.factor(a, 0), way.factor(b, 1).repeated(addend.shape[-1])
-    for start in range(0, a.values.shape[0], model.group):
-        end = start + model.group
-        total = _group(left.part(start, end), right.part(start, end), total, model, way)
-    return total
+    way, (of_a, of_b) = _way(a, b, model), parts or (None, None)
+    batch = addend.shape[-1]
+    left, right = way.factor(a, 0).laid(batch, of_a), way.factor(b, 1).laid(batch, of_b)
+    times = _beside(*addend.shape[1:])
+    if times > 1:
+        left, right = left.over(times), right.folded(times)
+    total = addend.reshape(addend.shape[0], -1, times * batch)
+    before = np.setbufsize(_BUFFER)
+    try:
+        for start in range(0, a.values.shape[0], model.group):
+            end = start + model.group
+            total = _group(left.part(start, end), right.part(start, end), total, model, way)
+    finally:
+        np.setbufsize(before)
+    return total.reshape(addend.shape)
 
 
-def multiply_through_halves(a: Terms, b: Terms, addend: Array, model: Model) -> Array:
+def _beside(columns: int, batch: int) -> int:
+    """How many columns lie beside each other in a batch, so that NumPy's inner loops are long."""
+    times = 1
+    while batch > 1 and times < _MOST_BESIDE and times * batch < _BUFFER and columns % (2 * times) == 0:
+        times *= 2
+    return times
+
+
+def multiply_through_halves(a: Terms, b: Terms, addend: Array, model: Model, parts: Parts | None = None) -> Array:
     """A·Bᵀ + C where 8-bit factors become float16: the even pairs of the depth, the odd ones, and the addend, rounded.
 
     Found from results of an H200: ``mma.sync`` of 8-bit floats is three instructions there. Arguments as of
@@ -101,7 +130,7 @@ def multiply_through_halves(a: Terms, b: Terms, addend: Array, model: Model) -> 
     depth = np.arange(a.values.shape[0])
     order = np.concatenate([depth[depth % 4 < 2], depth[depth % 4 >= 2]])
     x, y = (Terms(each.values[order], each.exponents[order]) for each in (a, b))
-    products = multiply(x, y, np.zeros(addend.shape, addend.dtype), model)
+    products = multiply(x, y, np.zeros(addend.shape, addend.dtype), model, parts)
     with np.errstate(invalid="ignore", over="ignore"):
         total = products + addend
     total[np.isnan(total)] = canonical_nan(addend.dtype)
@@ -130,7 +159,7 @@ class _Way:
         if self.largest is None:
             return terms
         base = self.largest[which]
-        near = np.maximum(terms.exponents, np.int16(base - _ABSENT)) - np.int16(base)
+        near: Array = np.maximum(terms.exponents, np.int16(base - _ABSENT)) - np.int16(base)
         return Terms(terms.values, near.astype(np.int8))
 
     def tops(self, sums: Array) -> Array:
@@ -290,17 +319,18 @@ def canonical_nan(kind: np.dtype[np.floating]) -> Array:
     return _CANONICAL_HALF.view(np.float16) if kind == np.float16 else CANONICAL_NAN.view(np.float32)
 
 
-def multiply_integers(a: Array, b: Array, addend: Array, saturate: bool = False) -> Array:
-    """A·Bᵀ + C of integers.
+def multiply_integers(a: Terms, b: Terms, addend: Array, saturate: bool = False, parts: Parts | None = None) -> Array:
+    """A·Bᵀ + C of integers of at most 8 bits, of which float32 holds the sum of 64 products exactly.
 
     Args:
-        a: float32 of whole numbers of at most 8 bits, ``[depth, rows, batch]``; the sum of 64 products is exact.
-        b: likewise ``[depth, columns, batch]``, or of a shorter batch as in ``multiply``.
+        a: ``[depth, rows, batch]``.
+        b: ``[depth, columns, batch]``.
         addend: ``int32[rows, columns, batch]``.
         saturate: stop at the largest and the smallest result, where others wrap around.
+        parts: of the factors' batches, as in ``multiply``.
     """
-    times = a.shape[-1] // b.shape[-1]
-    right = np.repeat(b, times, axis=-1)
-    products: Array = np.matmul(a.transpose(2, 1, 0), right.transpose(2, 0, 1)).astype(np.int64)
+    of_a, of_b = parts or (None, None)
+    x, y = a.laid(addend.shape[-1], of_a).values, b.laid(addend.shape[-1], of_b).values
+    products: Array = np.matmul(x.transpose(2, 1, 0), y.transpose(2, 0, 1)).astype(np.int64)
     total = products.transpose(1, 2, 0) + addend
     return np.clip(total, -(1 << 31), (1 << 31) - 1).astype(np.int32) if saturate else total.astype(np.int32)
