@@ -12,6 +12,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import torch
 
@@ -42,6 +43,8 @@ MIN_WARMUP = 3  # rounds
 _STEADY = 0.01  # change of the clock between two looks, as a share, that counts as rest
 _TRACE_STEP = 25  # rounds in one trace: starting one costs some milliseconds
 _BUSY_ROUNDS = 3  # not sampled, which keep the device at work while its state is read
+
+Figure = TypeVar("Figure", int, float)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class _Engine:
     flush: Flush
     readings: Readings
     taken: dict[str, Series] = field(default_factory=dict)
-    kernels: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    traced: Rounds[Traced] = field(default_factory=Rounds)
     hold_ms: dict[str, float] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
     nulls: dict[str, str] = field(default_factory=dict)
@@ -106,8 +109,7 @@ class _Engine:
         except TraceError as error:
             self.nulls["timing.trace"] = str(error)
             return
-        self.taken[TRACE] = _series(rounds, self.places[0])
-        self.kernels = {name: tuple(each.kernels for each in rounds.column(name)) for name in self.places[0]}
+        self.taken[TRACE], self.traced = _series(rounds, self.places[0]), rounds
 
     def warm(self) -> None:
         self._between_events(WARM, self.places, warm, MODE_SECONDS)
@@ -128,7 +130,9 @@ class _Engine:
             hold_ms=self.hold_ms,
             settled=self.settled,
             late=self.late,
-            kernels=self.kernels,
+            kernels=self._of_traced(lambda each: each.kernels),
+            copies=self._of_traced(lambda each: each.copies),
+            copied_ms=self._of_traced(lambda each: each.copied_ms),
             states=states,
             nulls={**self.nulls, **monitor.nulls},
         )
@@ -145,6 +149,11 @@ class _Engine:
         rounds = until_settled(sample, _milliseconds, Bounds(seconds))
         self.taken[mode], self.hold_ms[mode] = _series(rounds, places[0]), hold.longest_ms
         return rounds
+
+    def _of_traced(self, figure: Callable[[Traced], Figure]) -> dict[str, tuple[Figure, ...]]:
+        """A figure of each traced call; of no function where nothing was traced."""
+        names = self.places[0] if self.traced.rounds else ()
+        return {name: tuple(map(figure, self.traced.column(name))) for name in names}
 
     def _cold(self, _: Callable[[], object]) -> None:
         self.flush()
