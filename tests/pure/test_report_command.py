@@ -33,7 +33,7 @@ def run(*arguments):
 
 def test_without_arguments_it_shows_the_runs_of_this_host(reports):
     shown = run().stdout
-    assert shown.startswith("1 of 1 kernel does not carry over: softmax (1 target)\n")
+    assert shown.startswith("1 of 1 kernel does not carry over: softmax (mi300x)\n")
     assert "portkit show 'softmax[mi300x-4096x4096-float32-w8-compiled]' reports/local\n" in shown
 
 

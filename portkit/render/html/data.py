@@ -190,7 +190,8 @@ def _plot(plot: Plot) -> dict[str, Any]:
         name: getattr(plot, name) for name in ("kind", "page", "operation", "dtype", "detail", "title", "alt", "height")
     }
     values = {name: [_shortened(value) for value in values] for name, values in plot.datasets.items()}
-    return {**fields, "datasets": values}
+    candidates = {"candidates": [_shortened(each) for each in plot.candidates], "most": plot.most}
+    return {**fields, "datasets": values, **(candidates if plot.candidates else {})}
 
 
 def _shortened(value: Mapping[str, Any]) -> dict[str, Any]:
