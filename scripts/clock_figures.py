@@ -18,8 +18,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tabulate import tabulate
+
+if TYPE_CHECKING:
+    from portkit.run.timing.flush import Flush
 
 COPIES_MIB = (8, 32, 256)
 FLUSHES_MIB = (16, 64, 256)
@@ -48,12 +52,12 @@ def figures() -> Figures:
     return found
 
 
-def _clocks(name: str, call: Callable[[], object], flush: Callable[[], object]) -> Figures:
+def _clocks(name: str, call: Callable[[], object], flush: Flush) -> Figures:
     from portkit.run.timing.events import held, hold_for, sample_rounds  # noqa: PLC0415
     from portkit.run.timing.trace import trace_rounds  # noqa: PLC0415
 
     calls = {"copy": call}
-    cold = held(hold_for(calls, lambda _: flush()), lambda _: flush())
+    cold = held(hold_for(calls, lambda _: flush.read()), lambda _: flush.read(), flush.let_go)
     events = [each["copy"].milliseconds for each in sample_rounds([calls] * ROUNDS, cold)]
     traced = [each["copy"].milliseconds for each in trace_rounds([calls] * ROUNDS, flush)]
     medians = [1e3 * statistics.median(each) for each in (events, traced)]

@@ -140,7 +140,7 @@ class _Engine:
     def _between_events(self, mode: str, places: Sequence[Functions], before: Before, seconds: float) -> Rounds[Sample]:
         turns = drawn(places)
         hold = hold_for(places[0], before)
-        prepare = held(hold, before)
+        prepare = held(hold, before, self.flush.let_go)
 
         def sample(rounds: int) -> Sequence[dict[str, Sample]]:
             self.readings.tick(self._busy)
@@ -156,7 +156,7 @@ class _Engine:
         return {name: tuple(map(figure, self.traced.column(name))) for name in names}
 
     def _cold(self, _: Callable[[], object]) -> None:
-        self.flush()
+        self.flush.read()
 
     def _busy(self) -> None:
         for _ in range(_BUSY_ROUNDS):
@@ -190,7 +190,7 @@ def _clock(monitor: Monitor) -> float | None:
 
 def _unsampled_round(functions: Functions, flush: Flush) -> None:
     for call in functions.values():
-        flush()
+        flush.read()
         call()
 
 
