@@ -13,7 +13,8 @@ Times are medians on device events, caches flushed, functions interleaved. A sha
 work model over time, over the copy bandwidth that the same run measured; TFLOP/s are the work model's
 operations over time. Of several variants of a case the fastest that passed counts, among those beside which
 most of torch.compile's modes were timed. The goals hold in bfloat16 but for sum_abs, which is in float32.
-With --check the exit code is 1 where a goal is missed or nothing is known of it.
+Where the median falls short and the 95 % interval holds what is asked for, that is neither met nor missed: it is
+said, with the interval. With --check the exit code is 1 where a goal is missed or nothing is known of it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from tabulate import tabulate
@@ -72,8 +74,30 @@ class Measured:
         timed = [name for name in names if name in self.ms]
         return min(timed, key=self.ms.__getitem__) if timed else None
 
+    def interval(self, name: str) -> tuple[float, float] | None:
+        """95 % interval of how many times as fast as a baseline it is; None where the report has none."""
+        ratio = self.record.timing.speedup.get(name)
+        return None if ratio is None or ratio.low is None or ratio.high is None else (ratio.low, ratio.high)
+
 
 Suite = dict[tuple[str, Direction, Shape], Measured]
+
+
+class Verdict(StrEnum):
+    """What became of a condition or of a goal, the worst last."""
+
+    MET = "met"
+    WITHIN = "within the interval"
+    UNKNOWN = "unknown"
+    MISSED = "missed"
+
+
+@dataclass(frozen=True)
+class Attained:
+    """What is attained of a condition: at the medians, and the 95 % interval where one is known."""
+
+    value: float
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,19 +105,27 @@ class Condition:
     """One thing that a goal asks for: words, what is attained of it, None where that is unknown, and what is enough."""
 
     words: str
-    attained: Callable[[Measured, Suite], float | None]
+    attained: Callable[[Measured, Suite], Attained | None]
     enough: Callable[[float], bool]
     shown: str  # format of what is attained
 
-    def holds(self, measured: Measured, suite: Suite) -> bool | None:
-        """Whether enough is attained; None where that is unknown."""
-        value = self.attained(measured, suite)
-        return None if value is None else self.enough(round(value, 3))
+    def verdict(self, measured: Measured, suite: Suite) -> Verdict:
+        """Whether enough is attained."""
+        found = self.attained(measured, suite)
+        if found is None:
+            return Verdict.UNKNOWN
+        if self.enough(round(found.value, 3)):
+            return Verdict.MET
+        reached = any(self.enough(round(end, 3)) for end in found.interval or ())
+        return Verdict.WITHIN if reached else Verdict.MISSED
 
     def with_attained(self, measured: Measured, suite: Suite) -> str:
         """The words, and what is attained."""
-        value = self.attained(measured, suite)
-        return self.words if value is None else f"{self.words} ({value:{self.shown}})"
+        found = self.attained(measured, suite)
+        if found is None:
+            return self.words
+        ends = f", {' to '.join(format(end, self.shown) for end in found.interval)}" if found.interval else ""
+        return f"{self.words} ({found.value:{self.shown}}{ends})"
 
 
 @dataclass(frozen=True)
@@ -109,11 +141,18 @@ class Goal:
 
 def share(least: float) -> Condition:
     """At least so much of the copy bandwidth."""
-    return Condition(f"≥ {least:.0%} of copy", lambda found, _: found.share(), lambda value: value >= least, ".1%")
+
+    def attained(found: Measured, _: Suite) -> Attained | None:
+        value = found.share()
+        return None if value is None else Attained(value)
+
+    return Condition(f"≥ {least:.0%} of copy", attained, lambda value: value >= least, ".1%")
 
 
-def _times_as_fast(found: Measured, name: str | None) -> float | None:
-    return found.ms[name] / found.ms["fused"] if name in found.ms else None
+def _times_as_fast(found: Measured, name: str | None) -> Attained | None:
+    if name is None or name not in found.ms:
+        return None
+    return Attained(found.ms[name] / found.ms["fused"], found.interval(name))
 
 
 def ahead(*names: str, times: float = 1.0) -> Condition:
@@ -125,9 +164,9 @@ def ahead(*names: str, times: float = 1.0) -> Condition:
 def at_most(times: float, name: str, case: str) -> Condition:
     """At most so many times what a baseline of another case takes on the same shape."""
 
-    def attained(found: Measured, suite: Suite) -> float | None:
+    def attained(found: Measured, suite: Suite) -> Attained | None:
         other = suite.get((case, FORWARD, tuple(found.record.cell.shape)))
-        return None if other is None or name not in other.ms else found.ms["fused"] / other.ms[name]
+        return None if other is None or name not in other.ms else Attained(found.ms["fused"] / other.ms[name])
 
     return Condition(f"≤ {times:.2f}× {name} of {case}", attained, lambda value: value <= times, ".3f")
 
@@ -208,10 +247,10 @@ def _counts(record: Record) -> bool:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table, and whether its goal was met; None where that is unknown."""
+    """One line of the table, and what became of its goal."""
 
     cells: tuple[str, ...]
-    met: bool | None
+    verdict: Verdict
 
 
 HEAD = ("case, shape", "eager", "torch", "torch.compile", "best other", "portkit", "goal", "")
@@ -225,14 +264,19 @@ def lines(suite: Suite) -> Iterator[Line]:
         title = f"{goal.case}{goes}, {'×'.join(map(str, goal.shape))}"
         wanted = ", ".join(condition.words for condition in goal.conditions)
         if found is None:
-            yield Line((title, *[UNKNOWN] * 5, wanted, "not measured"), None)
+            yield Line((title, *[UNKNOWN] * 5, wanted, "not measured"), Verdict.UNKNOWN)
             continue
-        held = [condition.holds(found, suite) for condition in goal.conditions]
-        met = False if False in held else None if None in held else True
-        verdict = {True: "met", False: "missed", None: "unknown"}[met]
-        missed = [each for each, holds in zip(goal.conditions, held, strict=True) if not holds]
-        note = verdict if met else f"{verdict}: {', '.join(each.with_attained(found, suite) for each in missed)}"
-        yield Line((title, *_times(found, goal.rate), wanted, note), met)
+        verdict, note = _judged(goal, found, suite)
+        yield Line((title, *_times(found, goal.rate), wanted, note), verdict)
+
+
+def _judged(goal: Goal, found: Measured, suite: Suite) -> tuple[Verdict, str]:
+    """The worst of the conditions' verdicts, and in words, with what is not met."""
+    verdicts = [condition.verdict(found, suite) for condition in goal.conditions]
+    worst = max(verdicts, key=list(Verdict).index)
+    short = [c for c, each in zip(goal.conditions, verdicts, strict=True) if each is not Verdict.MET]
+    notes = f": {', '.join(each.with_attained(found, suite) for each in short)}" if short else ""
+    return worst, f"{worst}{notes}"
 
 
 def _times(found: Measured, rate: str) -> tuple[str, ...]:
@@ -261,13 +305,14 @@ def _time(found: Measured, function: str | None, rate: str) -> str:
 
 
 def rendered(reports: Sequence[Report]) -> tuple[str, bool]:
-    """The table with what it was measured with, and whether all goals are met."""
+    """The table with what it was measured with, and whether no goal is missed or unknown."""
     table = list(lines(measured(reports)))
-    met = sum(line.met is True for line in table)
+    met, within = (sum(line.verdict is verdict for line in table) for verdict in (Verdict.MET, Verdict.WITHIN))
     head = "\n".join(_source(report) for report in reports)
     body = tabulate([line.cells for line in table], headers=HEAD, tablefmt="github", disable_numparse=True)
     note = "Measured: times in ms on device events; % = fewest bytes over time, over the copy bandwidth of the run."
-    return f"{head}\n\n{body}\n\n{note} {met} of {len(table)} goals are met.\n", met == len(table)
+    total = f"{met} of {len(table)} goals are met" + (f", {within} more within the 95 % interval" if within else "")
+    return f"{head}\n\n{body}\n\n{note} {total}.\n", met + within == len(table)
 
 
 def _source(report: Report) -> str:

@@ -13,13 +13,14 @@ import factories
 import pytest
 
 import portkit
-from portkit.model import Clock, DeviceProbe, Direction, Evidence, Timed, Work
+from portkit.model import Clock, DeviceProbe, Direction, Evidence, Ratio, Timed, Work
 from portkit.plan.matrix import read_matrix
 from portkit.store.journal import Journal, read_report
 
 ROOT = Path(portkit.__file__).parent.parent
 SCRIPT = ROOT / "scripts" / "suite_goals.py"
 COPY_GBS = 4000.0
+SWIGLU = ("swiglu", Direction.FORWARD)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_the_fastest_variant_counts(goals, tmp_path):
     suite = goals.measured([read_report(report(tmp_path, slow, fast))])
     line = next(line for line in goals.lines(suite) if line.cells[0] == "rms_norm, 16384×4096")
     assert line.cells[5] == "1, 100.0% (w8)"
-    assert line.met is True
+    assert line.verdict is goals.Verdict.MET
 
 
 def test_other_dtypes_and_directions_stay_apart(goals, tmp_path):
@@ -111,6 +112,22 @@ def test_products_are_held_against_those_of_the_library(goals, tmp_path):
     assert found["gemm, 8192×14336×4096"] == "met"
     assert found["gemm_epilogue, 8192×14336×4096"] == "met"  # 1.3 / 1.2 = 1.083
     assert found["flash_attention, 4×32×32×4096×128"] == "missed: ≥ 0.75× cudnn (0.714)"
+
+
+@pytest.mark.parametrize(
+    ("high", "exit_code", "verdict"),
+    [
+        (1.004, 0, "within the interval: ≥ 1.00× compile or liger (0.999, 0.994 to 1.004)"),
+        (0.9994, 1, "missed: ≥ 1.00× compile or liger (0.999, 0.994 to 0.999)"),
+    ],
+)
+def test_a_ratio_whose_interval_holds_the_goal_is_not_missed(goals, tmp_path, monkeypatch, high, exit_code, verdict):
+    swiglu = row("swiglu", (8192, 14336), fused=1.0, compile=0.999)
+    swiglu["timing"] = dataclasses.replace(swiglu["timing"], speedup={"compile": Ratio(0.999, 0.994, high)})
+    path = report(tmp_path, swiglu)
+    assert verdicts(goals, path) == {"swiglu, 8192×14336": verdict}
+    monkeypatch.setattr(goals, "GOALS", [goal for goal in goals.GOALS if (goal.case, goal.direction) == SWIGLU])
+    assert goals.main([str(path), "--check"]) == exit_code
 
 
 @pytest.mark.parametrize(("fused", "verdict"), [(1.3, "met"), (0.5, "missed: control: ≤ 1.00× eager (2.000)")])
