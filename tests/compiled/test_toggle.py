@@ -1,10 +1,13 @@
 """portkit toggle at work on a CPU: models that are right, wrong, random, broken, and processes that die."""
 
 import json
+import os
+import signal
 import sys
 import textwrap
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -295,6 +298,12 @@ def test_the_judge_refuses_one_wrong_element_and_takes_rounding(dtype, off):
 def test_a_process_that_ends_or_does_not(models, function, limit, told):
     with pytest.raises(CaseError, match=told):
         toggle(request(models, function), limit, lambda text: None)
+
+
+def test_a_request_to_end_leaves_no_process_behind(models):
+    with pytest.raises(KeyboardInterrupt):
+        toggle(request(models, "hangs"), 60, lambda text: os.kill(os.getpid(), signal.SIGTERM))
+    assert not psutil.Process().children(recursive=True)
 
 
 def test_what_takes_long_is_said_to_be_under_way(monkeypatch):
