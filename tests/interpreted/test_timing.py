@@ -11,7 +11,7 @@ import pytest
 
 from portkit.errors import HostError
 from portkit.model import DeviceState
-from portkit.run.timing import statistics, trace
+from portkit.run.timing import rounds, statistics, trace
 from portkit.run.timing.asked import parse_modes
 from portkit.run.timing.readings import named, throttle_reasons
 from portkit.run.timing.rounds import Bounds, until_settled
@@ -169,6 +169,15 @@ def test_a_time_limit_ends_it_after_ten_rounds_and_is_said():
     sample, _ = sampled(iter([1.0] * 1000))
     done = until_settled(sample, float, Bounds(seconds=0))
     assert (len(done.rounds), done.settled) == (10, False)  # too few to say that they are known
+
+
+def test_long_rounds_do_not_go_far_past_the_time_limit(monkeypatch):
+    now = iter(range(1000))  # a second goes by between two looks at the clock
+    monkeypatch.setattr(rounds.time, "perf_counter", lambda: next(now))
+    sample, asked = sampled(iter([1.0, 2.0] * 1000))
+    until_settled(sample, float, Bounds(seconds=4, fewest=10, step=25))
+    # After 10 rounds in a second 3 s are left, after 35 in two 2 s, after 60 in three one.
+    assert asked == [10, 25, 25, 20]
 
 
 def test_the_most_rounds_end_it():

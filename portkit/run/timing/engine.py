@@ -40,8 +40,9 @@ MODE_SECONDS = 0.25
 WARMUP_SECONDS = 0.1
 MOST_WARMUP_SECONDS = 0.5  # where the device's clock has not come to rest before
 MIN_WARMUP = 3  # rounds
+_PLACED = 2  # rounds at each place before the first sample: results need their memory
 _STEADY = 0.01  # change of the clock between two looks, as a share, that counts as rest
-_TRACE_STEP = 25  # rounds in one trace: starting one costs some milliseconds
+_TRACE_STEP = 20  # rounds in one trace: starting one costs some milliseconds
 _BUSY_ROUNDS = 3  # not sampled, which keep the device at work while its state is read
 
 Figure = TypeVar("Figure", int, float)
@@ -167,16 +168,16 @@ def _warm_up(places: Sequence[Functions], flush: Flush, monitor: Monitor) -> int
     """Unsampled rounds until the device's clock has come to rest or the time is over; how many."""
     start, warmup, steady, clock = time.perf_counter(), 0, False, _clock(monitor)
     while not steady and (not warmup or time.perf_counter() - start < MOST_WARMUP_SECONDS):
-        warmup += _rounds_for(WARMUP_SECONDS, places, flush)
+        warmup += _rounds_for(WARMUP_SECONDS, places, flush, MIN_WARMUP if warmup else _PLACED * len(places))
         before, clock = clock, _clock(monitor)
         steady = before is None or clock is None or abs(clock - before) <= _STEADY * before
     return warmup
 
 
-def _rounds_for(seconds: float, places: Sequence[Functions], flush: Flush) -> int:
-    """As many rounds as the time allows, but each place at least twice: results need their memory."""
+def _rounds_for(seconds: float, places: Sequence[Functions], flush: Flush, fewest: int) -> int:
+    """As many rounds as the time allows, and at least the fewest."""
     until, rounds, turns = time.perf_counter() + seconds, 0, itertools.cycle(places)
-    while rounds < max(MIN_WARMUP, 2 * len(places)) or time.perf_counter() < until:
+    while rounds < max(MIN_WARMUP, fewest) or time.perf_counter() < until:
         _unsampled_round(next(turns), flush)
         torch.cuda.synchronize()
         rounds += 1
