@@ -20,8 +20,6 @@ said, with the interval. With --check the exit code is 1 where a goal is missed 
 from __future__ import annotations
 
 import argparse
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +27,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from bounded import until
 from tabulate import tabulate
 
 from portkit.model import DeviceProbe, Direction, Evidence, Record, Status
@@ -38,7 +37,6 @@ ROOT = Path(__file__).parents[1]
 MATRIX = ROOT / "goals.yaml"
 COMPILED = ("compile", "compile_max_autotune")
 UNKNOWN = "–"
-GRACE_SECONDS = 2.0  # for a run to end by the signal that this script got
 FORWARD, BACKWARD = Direction.FORWARD, Direction.BACKWARD
 Shape = tuple[int, ...]
 
@@ -335,7 +333,7 @@ def run(folder: Path, quick: bool, options: Sequence[str]) -> list[Path]:
         SystemExit: no run wrote a report.
     """
     tier = "quick" if quick else "full"
-    _until_it_ends(_command(folder / tier, tier, options))
+    until(_command(folder / tier, tier, options))
     found = [path for each in ("quick", "full") for path in sorted((folder / each).glob("*.jsonl"))[-1:]]
     if not found:
         sys.exit("the run wrote no report; see its output above")
@@ -357,30 +355,6 @@ def _command(folder: Path, tier: str, options: Sequence[str]) -> list[str]:
         str(folder),
         *options,
     ]
-
-
-def _until_it_ends(command: Sequence[str]) -> bool:
-    """Run a command; False where a signal ended it. One that fails, or is ended so, leaves its report all the same."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with subprocess.Popen(command, cwd=ROOT) as child:
-            try:
-                child.wait()
-            except KeyboardInterrupt:
-                _end(child)
-                return False
-            return True
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Wait for a command that may have had the signal, too; else pass it on."""
-    try:
-        child.wait(GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.send_signal(signal.SIGINT)
-        child.wait()
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -25,6 +25,7 @@ SWIGLU = ("swiglu", Direction.FORWARD)
 
 @pytest.fixture(scope="module")
 def goals():
+    sys.path.insert(0, str(SCRIPT.parent))
     spec = importlib.util.spec_from_file_location("suite_goals", SCRIPT)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -170,7 +171,7 @@ def tiers_of(commands):
 
 def test_a_run_that_is_not_whole_goes_on(goals, tmp_path, monkeypatch):
     commands = []
-    monkeypatch.setattr(goals, "_until_it_ends", lambda command: commands.append(command) or True)
+    monkeypatch.setattr(goals, "until", lambda command: commands.append(command) or True)
     begun = Journal.create(tmp_path / "quick", dataclasses.replace(factories.header(), cells=0))
     assert goals.run(tmp_path, True, ["-x"]) == [begun.path]
     assert commands[0][commands[0].index("--portkit-resume") + 1] == str(begun.path)
@@ -182,7 +183,7 @@ def test_a_run_that_is_not_whole_goes_on(goals, tmp_path, monkeypatch):
 
 
 def test_a_run_that_wrote_no_report_says_so(goals, tmp_path, monkeypatch):
-    monkeypatch.setattr(goals, "_until_it_ends", lambda command: False)
+    monkeypatch.setattr(goals, "until", lambda command: False)
     with pytest.raises(SystemExit, match="wrote no report"):
         goals.run(tmp_path, False, [])
 
@@ -198,5 +199,5 @@ except KeyboardInterrupt:
 """
     timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
-    assert goals._until_it_ends([sys.executable, "-c", child]) is False
+    assert goals.until([sys.executable, "-c", child]) is False
     assert told.read_text() == "interrupted"
