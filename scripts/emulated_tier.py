@@ -208,7 +208,7 @@ def run(cells: Sequence[PlannedCell], arguments: argparse.Namespace, options: Se
         names.flush()
         command = [sys.executable, "-m", "pytest", "--benchmark", f"@{names.name}", "-q", "-p", "no:cacheprovider"]
         chosen = ["--portkit-tier", arguments.tier, "--portkit-target", arguments.target]
-        folder = ["--portkit-report", str(arguments.run.resolve()), "--portkit-no-texts"]
+        folder = ["--portkit-report", str(arguments.run.resolve()), "--portkit-no-texts", "--portkit-emulate", "all"]
         until(command + chosen + folder + list(options), arguments.seconds)
 
 
