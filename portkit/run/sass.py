@@ -32,9 +32,7 @@ def machine_code(cubin: bytes) -> str:
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(cubin)
             file.flush()
-            done = subprocess.run(
-                [tool, "-c", file.name], capture_output=True, text=True, timeout=SECONDS, check=False
-            )
+            done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, timeout=SECONDS, check=False)
     except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
         raise HostError(f"nvdisasm: {error}") from error
     if done.returncode:
