@@ -15,10 +15,11 @@ KeysBeside = Callable[[Sequence[str | int]], Iterable[str]]
 """The location of an unknown key → keys that its section knows."""
 
 
-def _short(value: object) -> str:
+def shown(value: object) -> str:
+    """A value in few characters; what holds others is not looked into, as aliases make it huge."""
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "a mapping"
-    text = repr(value)
+    text = repr(value[:40] if isinstance(value, str) else value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
@@ -75,7 +76,7 @@ def _words_of_value(error: ErrorDetails, page: str) -> tuple[str, str]:
     kind = error["type"]
     if kind in _BOUNDS:
         word, bound = _BOUNDS[kind]
-        return f"must be {word} {error['ctx'][bound]}, not {_short(error['input'])}", "write such a number"
+        return f"must be {word} {error['ctx'][bound]}, not {shown(error['input'])}", "write such a number"
     wanted, example = _TYPES.get(kind, (error["msg"], f"see {page}"))
     return f"must be {wanted}, not {_type_word(error['input'])}", example
 

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from portkit.analysis.findings.summary import Alike, alike
-from portkit.analysis.rows import BY_EVIDENCE, Comparison, ComparisonRow
+from portkit.analysis.row_figures import BY_EVIDENCE
+from portkit.analysis.rows import Comparison, ComparisonRow
 from portkit.analysis.views.excerpts import Excerpts
 from portkit.analysis.views.heat import METRICS
 from portkit.analysis.views.kernels import KernelSummary, page_of
