@@ -3,8 +3,8 @@
 
     .venv/bin/python scripts/quote_reports.py [--check]
 
-README has a table between ``<!-- quote: KERNEL TARGETS -->`` and ``<!-- end of quote -->``:
-the rows of ``portkit merge reports/KEPT -k KERNEL -t TARGETS --format plain``, without
+README has a table between ``<!-- quote: KERNEL TARGETS SHAPE -->`` and ``<!-- end of quote -->``:
+the rows of that shape of ``portkit merge reports/KEPT -k KERNEL -t TARGETS --format plain``, without
 its head and its notes. ``KEPT`` is that of scripts/kept.py. A document of docs/ has
 what a command prints between ``<!-- run LINES: portkit ARGUMENTS -->`` and the same end: of
 ``portkit ARGUMENTS KEPT`` the first LINES lines, 100 columns wide. With ``alone`` behind LINES no report is
@@ -17,6 +17,7 @@ report's path is renewed. With --check nothing is written, and the exit code tel
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import shlex
@@ -35,7 +36,7 @@ from portkit.render.table import render, tables
 from portkit.store.merge import merge
 
 ROOT = Path(__file__).parents[1]
-QUOTE = re.compile(r"(<!-- quote: (\S+) (\S+) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
+QUOTE = re.compile(r"(<!-- quote: (\S+) (\S+) (\S+) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
 
 RUN = re.compile(
     r"(<!-- run (\d+)( alone| with texts| failing)?: portkit (.+?) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL
@@ -50,7 +51,8 @@ def quoted(text: str, merged: Comparison) -> str:
 
     def quote(found: re.Match[str]) -> str:
         part = choose(merged, [found[2]], found[3].split(","))
-        return f"{found[1]}```\n{tables(part)}\n```\n{found[5]}"
+        rows = tuple(row for row in part.rows if row.shape_text == found[4])
+        return f"{found[1]}```\n{tables(dataclasses.replace(part, rows=rows))}\n```\n{found[6]}"
 
     return QUOTE.sub(quote, text)
 
