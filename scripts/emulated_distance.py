@@ -103,7 +103,8 @@ def _of(limit: float | None, measured: Mapping[str, Any], emulated: Mapping[str,
     if not limit:
         return None
     wanted, got = values(measured), values(emulated)
-    scale = measured["norm"] / math.sqrt(max(1, math.prod(measured["shape"]))) or 1.0
+    count = math.prod(measured["shape"]) - measured["nonfinite"]
+    scale = measured["norm"] / math.sqrt(max(1, count)) or 1.0
     finite = np.isfinite(wanted) & np.isfinite(got)
     errors = np.abs(got - wanted)[finite] / (np.abs(wanted[finite]) + scale)
     return float(errors.max(initial=0.0)) / limit

@@ -30,6 +30,7 @@ from pathlib import Path
 from bounded import until
 from tabulate import tabulate
 
+from portkit.errors import PortkitError, ReportError
 from portkit.model import CaseDeclaration, Cell, Direction, Evidence, PlannedCell, Status
 from portkit.plan.expand import Emulate, Selection
 from portkit.plan.matrix_format import parse_shape
@@ -113,8 +114,10 @@ def read(paths: Iterable[Path]) -> Found:
 
 def _of_table(path: Path) -> Iterator[tuple[Cell, Judged]]:
     with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            line = Line(**row)
+        rows = csv.DictReader(file)
+        if rows.fieldnames != [each.name for each in fields(Line)]:
+            raise ReportError("is no table of emulated_tier.py", place=str(path), remedy="name one that -o wrote")
+        for line in (Line(**row) for row in rows):
             for cell in line.cells:
                 yield cell, Judged(line.status, line.source_hash, line.triton, line.message)
 
@@ -172,13 +175,13 @@ def wrong(of: Mapping[PlannedCell, State], found: Found, sources: Mapping[str, C
 
 
 def lines(of: Mapping[PlannedCell, State], found: Found, prepared: Prepared) -> Iterator[Line]:
-    """Lines of the table of today's verdicts: by case, as the plan orders cells."""
+    """Lines of the table, as the plan orders cells: today's verdicts, of cells without any the last earlier one."""
     grouped: dict[Line, list[str]] = {}
     for planned in of:
+        every = list(found.get(planned.cell, {}).values())
         now = prepared.declarations[planned.cell.case].source_hash
-        for judged in found.get(planned.cell, {}).values():
-            if judged.source_hash == now:
-                grouped.setdefault(_line(planned, judged), []).append(planned.cell.target)
+        for judged in [each for each in every if each.source_hash == now] or every[-1:]:
+            grouped.setdefault(_line(planned, judged), []).append(planned.cell.target)
     return (replace(line, targets=" ".join(names)) for line, names in grouped.items())
 
 
@@ -239,7 +242,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run what is left; where the reports go")
     parser.add_argument("--seconds", type=float, help="how long at most (no limit)")
     parser.add_argument("--check", action="store_true", help="exit code 1 also where a cell is not judged")
-    parser.add_argument("-o", "--output", type=Path, help="a CSV file for today's verdicts")
+    parser.add_argument("-o", "--output", type=Path, help="a CSV file for the verdicts")
     return parser
 
 
@@ -250,4 +253,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except PortkitError as problem:
+        sys.exit(str(problem))
