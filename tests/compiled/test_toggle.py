@@ -191,7 +191,7 @@ def test_a_variant_may_patch_what_the_model_is_made_of(models):
     assert slow.wall.median_ms > 20
     assert "ZeroDivisionError" in broken.failed
     assert dead.failed == "its process ended with signal SIGABRT"
-    assert missing.failed == f"{models}: has no missing"
+    assert missing.failed == f"{models}:missing: has no missing"
 
 
 EXAMPLES = Path(portkit.__file__).parents[1] / "examples"
