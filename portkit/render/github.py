@@ -131,7 +131,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
 def _grid(comparison: Comparison) -> _Section:
     found = marks(comparison.rows)
     targets = [name for names in targets_by_platform(comparison.rows).values() for name in names]
-    pages = list(dict.fromkeys(page for page, _ in found))
+    pages = [each.page for each in kernel_summaries(comparison)]  # the worst first
     if not targets:
         return _Section("", (), "")
     rows = [_cells([inert(page), *(_marked(found.get((page, target), ())) for target in targets)]) for page in pages]

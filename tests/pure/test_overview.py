@@ -71,6 +71,11 @@ def test_each_evidence_of_a_kernel_and_target_has_its_mark():
     }
 
 
+def test_kernels_that_do_not_carry_over_stand_first():
+    made = (record(case="a"), record(case="z", outcome=BROKEN), record(case="z", target="mi300x"))
+    assert list(grid(overview(*made, findings=0))) == ["z", "a"]
+
+
 def test_a_time_limit_outside_the_kernel_is_no_verdict():
     late = (
         record(target=name, outcome=Outcome(Status.TIMEOUT, stage))

@@ -141,9 +141,9 @@ def _counts(comparison: Comparison) -> Iterator[Text]:
 
 
 def _grids(comparison: Comparison, width: int) -> Iterator[RenderableType]:
-    """A table a vendor, divided where its targets have no room beside each other."""
+    """A table a vendor, divided where its targets have no room beside each other; the worst kernels first."""
     found = marks(comparison.rows)
-    pages = list(dict.fromkeys(page for page, _ in found))
+    pages = [each.page for each in kernel_summaries(comparison)]
     for platform, targets in targets_by_platform(comparison.rows).items():
         for part in _divided(targets, pages, found, width):
             yield Text()
