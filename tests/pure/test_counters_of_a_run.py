@@ -86,6 +86,7 @@ def profiler(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
     monkeypatch.setattr(benchmark, "check_alone", lambda devices, **given: {x.device_id: Use(0) for x in devices})
     ncu.ncu_version.cache_clear()
+    ncu._help_of.cache_clear()
 
     def set_up(*, there=True, **wrong):
         monkeypatch.setenv("FAKE_NCU", json.dumps(wrong))
