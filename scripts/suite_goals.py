@@ -2,12 +2,12 @@
 """The kernel suite beside its goals for an H200: one table, from a report or from a run of its own.
 
     .venv/bin/python scripts/suite_goals.py [REPORT...] [--check] [-o FILE]
-    .venv/bin/python scripts/suite_goals.py [--quick] [--folder DIR] [--check] [-o FILE] [-- OPTIONS OF PYTEST]
+    .venv/bin/python scripts/suite_goals.py [--quick] [-k EXPRESSION] [--folder DIR] [--check] [-o FILE] [-- OPTIONS]
 
-Without a REPORT it runs ``goals.yaml`` by ``pytest --benchmark``, what takes longest to compile last. torch.compile
-is timed in its default mode and in max-autotune, whose search takes half of the time; --quick leaves that one out.
-Each record is written as soon as its cell is done, and a run that is interrupted gives its table, too; with
---folder it goes on with a run there that is not whole.
+Without a REPORT it runs ``goals.yaml`` by ``pytest --benchmark``. torch.compile is timed in its default mode and in
+max-autotune, whose search takes long: what it tries is built on all cores first (``compile_ahead.py``), and what
+is compared with others (``OTHERS_ALONE``) has none. --quick leaves it out for all. Each record is written as soon as
+its cell is done, and a run that is interrupted gives its table, too; with --folder it goes on with what is there.
 
 Times are medians on device events, caches flushed, functions interleaved. A share is the fewest bytes of the
 work model over time, over the copy bandwidth that the same run measured; TFLOP/s are the work model's
@@ -35,6 +35,10 @@ from portkit.store.journal import Report, read_report
 
 ROOT = Path(__file__).parents[1]
 MATRIX = ROOT / "goals.yaml"
+QUICK, FULL, REMAINING = "quick", "full", "remaining"  # folders of the runs; the first two are tiers, too
+AHEAD = ROOT / "scripts" / "compile_ahead.py"
+OTHERS_ALONE = ("gemm_traffic", "qkv_projection", "flash_attention", "flash_attention_full")
+"""Cases whose goals do not name torch.compile; its search for these would take 100 s."""
 COMPILED = ("compile", "compile_max_autotune")
 UNKNOWN = "–"
 FORWARD, BACKWARD = Direction.FORWARD, Direction.BACKWARD
@@ -326,23 +330,46 @@ def _copy(probe: DeviceProbe) -> str:
     return f"{probe.target}, copy bandwidth {'unknown' if probe.copy_gbs is None else f'{probe.copy_gbs:.0f} GB/s'}"
 
 
-def run(folder: Path, quick: bool, options: Sequence[str]) -> list[Path]:
+def run(folder: Path, quick: bool, chosen: str, options: Sequence[str]) -> list[Path]:
     """Run the cells of the goals, or go on with runs of them in that folder; the reports' paths.
 
     Raises:
         SystemExit: no run wrote a report.
     """
-    tier = "quick" if quick else "full"
-    until(_command(folder / tier, tier, options))
-    found = [path for each in ("quick", "full") for path in sorted((folder / each).glob("*.jsonl"))[-1:]]
+    if not quick and not _last_report(folder / FULL):
+        until((sys.executable, str(AHEAD), str(MATRIX), "--without", *OTHERS_ALONE))
+    for name, tier, cells in _runs(quick, chosen):
+        if not _is_whole(folder / name) and not until(_command(folder / name, tier, (*cells, *options))):
+            break
+    found = [path for name in (QUICK, FULL, REMAINING) if (path := _last_report(folder / name))]
     if not found:
         sys.exit("the run wrote no report; see its output above")
     return found
 
 
+def _runs(quick: bool, chosen: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Folder, tier and choice of cells of each run."""
+    if quick:
+        yield QUICK, QUICK, ("-k", chosen) if chosen else ()
+        return
+    others = " or ".join(OTHERS_ALONE)
+    also = f" and ({chosen})" if chosen else ""
+    yield FULL, FULL, ("-k", f"not ({others}){also}")
+    yield REMAINING, QUICK, ("-k", f"({others}){also}")
+
+
+def _last_report(folder: Path) -> Path | None:
+    return max(folder.glob("*.jsonl"), default=None)
+
+
+def _is_whole(folder: Path) -> bool:
+    begun = _last_report(folder)
+    return begun is not None and not read_report(begun).partial
+
+
 def _command(folder: Path, tier: str, options: Sequence[str]) -> list[str]:
-    begun = sorted(folder.glob("*.jsonl"))
-    resumed = ("--portkit-resume", str(begun[-1])) if begun and read_report(begun[-1]).partial else ()
+    begun = _last_report(folder)
+    resumed = ("--portkit-resume", str(begun)) if begun and read_report(begun).partial else ()
     fixed = ("--portkit-target", "h200", "--portkit-counters", "off", "--portkit-emulate", "off")
     command = [sys.executable, "-m", "pytest", "--benchmark", "-q", "-p", "no:cacheprovider", *fixed, *resumed]
     return [
@@ -362,13 +389,14 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT")
     parser.add_argument("--quick", action="store_true", help="without torch.compile's max-autotune")
+    parser.add_argument("-k", default="", metavar="EXPRESSION", help="only these cells, as pytest takes it")
     parser.add_argument("--folder", type=Path, help="where the report goes; one there that is not whole goes on")
     parser.add_argument("--check", action="store_true", help="exit code 1 where a goal is not met")
     parser.add_argument("-o", "--output", type=Path, help="a file for the table")
     own, options = _split(arguments)
     chosen = parser.parse_args(own)
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="suite-goals-"))
-    paths = chosen.reports or run(folder.resolve(), chosen.quick, options)
+    paths = chosen.reports or run(folder.resolve(), chosen.quick, chosen.k, options)
     text, all_met = rendered([read_report(path) for path in paths])
     print(text, end="")
     if chosen.output:

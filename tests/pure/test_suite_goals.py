@@ -166,26 +166,36 @@ def test_those_beside_which_most_modes_of_the_compiler_were_timed_count(goals, t
 
 
 def tiers_of(commands):
-    return [command[command.index("--portkit-tier") + 1] for command in commands]
+    return [command[command.index("--portkit-tier") + 1] for command in commands if "pytest" in command]
 
 
 def test_a_run_that_is_not_whole_goes_on(goals, tmp_path, monkeypatch):
     commands = []
     monkeypatch.setattr(goals, "until", lambda command: commands.append(command) or True)
     begun = Journal.create(tmp_path / "quick", dataclasses.replace(factories.header(), cells=0))
-    assert goals.run(tmp_path, True, ["-x"]) == [begun.path]
+    assert goals.run(tmp_path, True, "", ["-x"]) == [begun.path]
     assert commands[0][commands[0].index("--portkit-resume") + 1] == str(begun.path)
     assert commands[0][-1] == "-x"
     begun.finish("complete")
-    assert goals.run(tmp_path, False, []) == [begun.path]
-    assert tiers_of(commands) == ["quick", "full"]
+    assert goals.run(tmp_path, False, "rope", []) == [begun.path]
+    assert commands[1][1].endswith("compile_ahead.py")
+    assert tiers_of(commands[2:]) == ["full", "quick"]
     assert all("--portkit-resume" not in command for command in commands[1:])
+
+
+def test_what_is_compared_with_others_alone_has_no_search(goals):
+    needed = {goal.case for goal in goals.GOALS for each in goal.conditions if "compile" in each.words}
+    assert needed.isdisjoint(goals.OTHERS_ALONE)
+    (_, full, first), (_, quick, second) = goals._runs(False, "rope")
+    assert (full, quick) == ("full", "quick")
+    assert first[1] == f"not ({' or '.join(goals.OTHERS_ALONE)}) and (rope)"
+    assert second[1] == f"({' or '.join(goals.OTHERS_ALONE)}) and (rope)"
 
 
 def test_a_run_that_wrote_no_report_says_so(goals, tmp_path, monkeypatch):
     monkeypatch.setattr(goals, "until", lambda command: False)
     with pytest.raises(SystemExit, match="wrote no report"):
-        goals.run(tmp_path, False, [])
+        goals.run(tmp_path, False, "rope", [])
 
 
 def test_a_signal_ends_the_run_and_not_the_table(goals, tmp_path):
