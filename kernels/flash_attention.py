@@ -622,7 +622,9 @@ M128 = {**BACK, "block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 3}
 M128D = {**BACK, "block_m": 128, "block_n": 128, "descriptors": True, "num_warps": 8, "num_stages": 3}
 WIDE_BACK = {"back_held": 32, "back_walked": 16, "back_stages": 2}
 WIDE = {**WIDE_BACK, "block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2}
-VARIANTS = {"m64": M64, "m64w4": M64W4, "m128": M128, "m128d": M128D, "auto": {"tuned": True}}
+# Triton has no matrix instructions for sm_75: a product takes float32 copies of its operands in 64 KiB.
+SM_75 = {"wide_heads": {"block_m": 32, "back_held": 16}}
+VARIANTS = {"m64": best(M64, sm_75=SM_75), "m64w4": M64W4, "m128": M128, "m128d": M128D, "auto": {"tuned": True}}
 
 SHARED = {
     "inputs": inputs,
@@ -657,7 +659,7 @@ causal_case = KernelCase(
     reference=reference,
     work=work,
     backward_work=backward_work,
-    variants={**VARIANTS, "best": best(M64, sm_90={**M64W4, "wide_heads": WIDE})},
+    variants={**VARIANTS, "best": best(M64, sm_75=SM_75, sm_90={**M64W4, "wide_heads": WIDE})},
     baselines=libraries(causal=True),
     **SHARED,
 )
@@ -668,7 +670,7 @@ full_case = KernelCase(
     reference=reference_full,
     work=functools.partial(work, causal=False),
     backward_work=functools.partial(backward_work, causal=False),
-    variants={**VARIANTS, "best": best(M64, sm_90={**M64D, "wide_heads": WIDE})},
+    variants={**VARIANTS, "best": best(M64, sm_75=SM_75, sm_90={**M64D, "wide_heads": WIDE})},
     baselines=libraries(causal=False),
     **SHARED,
 )
