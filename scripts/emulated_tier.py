@@ -31,7 +31,7 @@ from bounded import until
 from tabulate import tabulate
 
 from portkit.errors import PortkitError, ReportError
-from portkit.model import CaseDeclaration, Cell, Direction, Evidence, PlannedCell, Status
+from portkit.model import CaseDeclaration, Cell, Direction, Evidence, PlannedCell, Record, Status
 from portkit.plan.expand import Emulate, Selection
 from portkit.plan.matrix_format import parse_shape
 from portkit.run.benchmark import Prepared, prepare
@@ -125,8 +125,18 @@ def _of_table(path: Path) -> Iterator[tuple[Cell, Judged]]:
 def _of_report(path: Path) -> Iterator[tuple[Cell, Judged]]:
     for record in read_report(path).records:
         if record.evidence is Evidence.EMULATED and record.outcome.status is not Status.EXCLUDED:
-            status, message = record.outcome.status.value, record.outcome.message[:MESSAGE]
-            yield record.cell, Judged(status, record.keys.source_hash, record.triton or "", message)
+            yield record.cell, _judged(record)
+
+
+def _judged(record: Record) -> Judged:
+    outcome = record.outcome
+    return Judged(outcome.status.value, record.keys.source_hash, record.triton or "", _told(outcome.message))
+
+
+def _told(message: str) -> str:
+    """The part of a message that a table keeps."""
+    first = max(0, message.find(UNANSWERED))
+    return message[first : first + MESSAGE]
 
 
 def states(prepared: Prepared, found: Found) -> dict[PlannedCell, State]:

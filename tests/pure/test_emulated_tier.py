@@ -76,7 +76,7 @@ RACE = Outcome(Status.DATA_RACE, Stage.RUN, "missing_wait")
 
 def test_a_cell_stands_where_its_last_verdict_of_today_says(script, prepared, tmp_path):
     cells = emulated(prepared)
-    unknown = Outcome(Status.CAPTURE_FAILED, Stage.CAPTURE, "UnknownPropertyError: host code asks for units of it")
+    unknown = Outcome(Status.CAPTURE_FAILED, Stage.CAPTURE, "configuration BLOCK=64: UnknownPropertyError: units?")
     earlier = report(tmp_path / "a", prepared, [RACE] * 5, source_hash="0" * 16)
     today = report(tmp_path / "b", prepared, [PASSED, RACE, unknown, RACE], run_id="20260103T030405Z-0badcafe")
     states = script.states(prepared, script.read([today, earlier]))
