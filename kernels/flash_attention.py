@@ -17,15 +17,11 @@ Three launches: D; dK and dV, where a program holds a block of keys and walks th
 heads that share it; dQ, where a program holds a block of queries and walks the keys. P is made
 twice, which is the price for no atomics: runs agree bit by bit.
 
-Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved), in TFLOP/s of the two
-products, beside cuDNN and FlashAttention-2: causal 4096 × 128: 465 (574, 304), causal 4096 × 64: 404 (431, 281),
-all of 8192 × 128: 554 to 572 (648 to 723, 317), 0.79 to 0.85 of cuDNN's. Blocks of 64 queries by 4 warps leave
-room for two programs a unit, one of which multiplies while the other is at its softmax; queries that come by a
-descriptor stay in shared memory, which the products read, and leave the registers free (with pointers 475, with 128
-queries and 8 warps 507 at most).
-``warp_specialize`` came to 572 there, but Triton 3.6's builds of it left NaN in some heads, and gave wrong results
-where a mask counts rows, so that nothing here asks for it.
-The gradients of the first take 3.95 ms (2.71, 5.41).
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``. Blocks of 64
+queries by 4 warps leave room for two programs a unit, one of which multiplies while the other is at its softmax;
+queries that come by a descriptor stay in shared memory, which the products read, and leave the registers free.
+Triton 3.6's builds with ``warp_specialize`` left NaN in some heads, and gave wrong results where a mask counts
+rows, so that nothing here asks for it.
 On sm_90 the launch of dK and dV spills 24 to 392 bytes a thread (Triton 3.7.1, heads of 128) and is still the
 fastest tried: blocks that do not spill took 1.1 to 2.5 times as long. What a program holds by descriptors, masked
 steps without a pipeline, or no last loop where rows fill their blocks, do not end it.

@@ -37,7 +37,10 @@ ROOT = Path(__file__).parents[1]
 MATRIX = ROOT / "goals.yaml"
 QUICK, FULL, REMAINING = "quick", "full", "remaining"  # folders of the runs; the first two are tiers, too
 AHEAD = ROOT / "scripts" / "compile_ahead.py"
-OTHERS_ALONE = ("gemm_traffic", "qkv_projection", "flash_attention", "flash_attention_full")
+OTHERS_ALONE = (
+    *("gemm_traffic", "qkv_projection", "linear_cross_entropy", "grouped_gemm"),
+    *("flash_attention", "flash_attention_full"),
+)
 """Cases whose goals do not name torch.compile; its search for these would take 100 s."""
 COMPILED = ("compile", "compile_max_autotune")
 UNKNOWN = "–"
@@ -205,6 +208,7 @@ GOALS = (
     *(Goal("pointwise_fan_in", (depth, 16777216), REST) for depth in (2, 8, 32)),
     Goal("fused_moe_gate", (16384, 128, 8), REST),
     Goal("sampling", (64, 128256), REST),
+    Goal("decode_attention", (64, 32, 8, 8192, 16, 128), REST),
     Goal("scatter_add", SPREAD, (ahead("eager"),)),
     Goal("scatter_add", MET, (ahead("eager"),)),
     Goal("scatter_add", ONE, (no_gain("eager", 1.0),)),
@@ -212,6 +216,8 @@ GOALS = (
     Goal("gemm_traffic", PRODUCT, (ahead("eager", times=0.90),), rate="tflops"),
     Goal("gemm_epilogue", PRODUCT, (at_most(1.12, "eager", "gemm"), ahead(*COMPILED)), rate="tflops"),
     Goal("qkv_projection", (4096, 4096, 1024, 4096), (ahead("eager", times=0.90),), rate="tflops"),
+    Goal("linear_cross_entropy", (4096, 128256, 4096), (ahead("liger"),), rate="tflops"),
+    Goal("grouped_gemm", (16384, 8, 14336, 4096), (ahead("torch"),), rate="tflops"),
     Goal("flash_attention", (4, 32, 32, 4096, 128), (ahead("cudnn", times=0.75), ahead("flash")), rate="tflops"),
     Goal("flash_attention_full", (4, 32, 32, 8192, 128), (ahead("cudnn", times=0.75), ahead("flash")), rate="tflops"),
     Goal("flash_attention", (4, 32, 32, 4096, 64), (ahead("cudnn", times=0.75), ahead("flash")), rate="tflops"),
