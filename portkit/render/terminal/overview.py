@@ -40,7 +40,7 @@ SIGNS: Final[Mapping[Standing, tuple[str, str]]] = {
 MEANS: Final[Mapping[Standing, str]] = {
     Standing.GOOD: "good",
     Standing.BAD: "does not run there, or is wrong there",
-    Standing.NO_VERDICT: "no verdict: our side or the host failed",
+    Standing.NO_VERDICT: "no verdict: portkit or the host failed",
     Standing.EXPECTED: "a gap that the matrix expects",
     Standing.EXCLUDED: "left out by the plan",
 }
