@@ -20,9 +20,8 @@ Work of one call, N = rows × hidden, s = bytes per element:
              and writing it costs time, too, is left out, to its favour.
     flops    + bias, cube term 4, sigmoid 4, product, scale = 11 an element.
 
-Measured on an H200, bfloat16, 16384 × 8192 (torch 2.11, Triton 3.6; least bytes over time, as a
-share of the copy bandwidth of the same run): 85 % with 4 warps, 84 % with 8. It is bound by the
-rate of instructions: 26 an element, of which ten rounds of Philox are 6.
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``. The kernel is
+bound by the rate of instructions: 26 an element, of which ten rounds of Philox are 6.
 
 Sources:
     1. J. K. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011: Philox.

@@ -10,9 +10,8 @@ its unnormalised output, in float32. The second joins the parts. Without parts a
 keep 8 programs busy. The number of parts is taken from the shape of the table, never from the
 lengths: host code reads no values. A part beyond a sequence's end leaves a mass of zero.
 
-Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved): 95 % of the copy bandwidth of
-the same run for 64 sequences of up to 8192 positions and for 16 of up to 32768, 97 % with ``b128``. One
-sequence of 131072 positions reached 90 % at best: its 0.15 ms are two launches, the second of 32 programs.
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``. A single long
+sequence reaches less of the copy bandwidth: its time is two short launches, the second of a program a head.
 
 Scores and weights are products of a few rows, 16 at least where matrix units take part. Products of
 float32 are not allowed tf32: ``ieee``.

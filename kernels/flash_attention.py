@@ -17,15 +17,11 @@ Three launches: D; dK and dV, where a program holds a block of keys and walks th
 heads that share it; dQ, where a program holds a block of queries and walks the keys. P is made
 twice, which is the price for no atomics: runs agree bit by bit.
 
-Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved), in TFLOP/s of the two
-products, beside cuDNN and FlashAttention-2: causal 4096 × 128: 465 (574, 304), causal 4096 × 64: 404 (431, 281),
-all of 8192 × 128: 554 to 572 (648 to 723, 317), 0.79 to 0.85 of cuDNN's. Blocks of 64 queries by 4 warps leave
-room for two programs a unit, one of which multiplies while the other is at its softmax; queries that come by a
-descriptor stay in shared memory, which the products read, and leave the registers free (with pointers 475, with 128
-queries and 8 warps 507 at most).
-``warp_specialize`` came to 572 there, but Triton 3.6's builds of it left NaN in some heads, and gave wrong results
-where a mask counts rows, so that nothing here asks for it.
-The gradients of the first take 3.95 ms (2.71, 5.41).
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``. Blocks of 64
+queries by 4 warps leave room for two programs a unit, one of which multiplies while the other is at its softmax;
+queries that come by a descriptor stay in shared memory, which the products read, and leave the registers free.
+Triton 3.6's builds with ``warp_specialize`` left NaN in some heads, and gave wrong results where a mask counts
+rows, so that nothing here asks for it.
 On sm_90 the launch of dK and dV spills 24 to 392 bytes a thread (Triton 3.7.1, heads of 128) and is still the
 fastest tried: blocks that do not spill took 1.1 to 2.5 times as long. What a program holds by descriptors, masked
 steps without a pipeline, or no last loop where rows fill their blocks, do not end it.
@@ -622,7 +618,9 @@ M128 = {**BACK, "block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 3}
 M128D = {**BACK, "block_m": 128, "block_n": 128, "descriptors": True, "num_warps": 8, "num_stages": 3}
 WIDE_BACK = {"back_held": 32, "back_walked": 16, "back_stages": 2}
 WIDE = {**WIDE_BACK, "block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2}
-VARIANTS = {"m64": M64, "m64w4": M64W4, "m128": M128, "m128d": M128D, "auto": {"tuned": True}}
+# Triton has no matrix instructions for sm_75: a product takes float32 copies of its operands in 64 KiB.
+SM_75 = {"wide_heads": {"block_m": 32, "back_held": 16}}
+VARIANTS = {"m64": best(M64, sm_75=SM_75), "m64w4": M64W4, "m128": M128, "m128d": M128D, "auto": {"tuned": True}}
 
 SHARED = {
     "inputs": inputs,
@@ -657,7 +655,7 @@ causal_case = KernelCase(
     reference=reference,
     work=work,
     backward_work=backward_work,
-    variants={**VARIANTS, "best": best(M64, sm_90={**M64W4, "wide_heads": WIDE})},
+    variants={**VARIANTS, "best": best(M64, sm_75=SM_75, sm_90={**M64W4, "wide_heads": WIDE})},
     baselines=libraries(causal=True),
     **SHARED,
 )
@@ -668,7 +666,7 @@ full_case = KernelCase(
     reference=reference_full,
     work=functools.partial(work, causal=False),
     backward_work=functools.partial(backward_work, causal=False),
-    variants={**VARIANTS, "best": best(M64, sm_90={**M64D, "wide_heads": WIDE})},
+    variants={**VARIANTS, "best": best(M64, sm_75=SM_75, sm_90={**M64D, "wide_heads": WIDE})},
     baselines=libraries(causal=False),
     **SHARED,
 )

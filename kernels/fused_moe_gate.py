@@ -11,8 +11,8 @@ A key has both a logit's bits, put into the order of integers, and its expert, t
 so no two are equal. 16-bit logits leave room for the expert in 32 bits; float32 takes keys of 64. Two
 ways to the k largest:
     eights  for k of at most 8: ``LANES`` threads share a token; each sorts eight keys after eight by a
-            network of 19 comparators and merges them into the eight largest that it knows; at the
-            end the threads' are merged. Some 9 instructions a logit.
+            network of 22 comparators and merges them into the eight largest that it knows; at the
+            end the threads' are merged. Some 10 instructions a logit.
     picks   for more: the largest is found k times, by a reduction that gives value and index.
 
 A shape is (tokens, experts, k). Work of one call, T tokens, E experts, s = bytes per element:
@@ -31,7 +31,7 @@ Sources:
     1. A. Q. Jiang et al., "Mixtral of Experts", 2024, https://arxiv.org/abs/2401.04088
     2. Experts and k: 8/2 Mixtral 8x7B, 64/8 OLMoE, 128/8 Qwen3 MoE, 160/6 DeepSeek V2 (no power
        of two), 32/4 gpt-oss 20B, 512/10 Qwen3-Next; 64 tokens: decoding.
-    3. K. E. Batcher, "Sorting networks and their applications", AFIPS 1968: odd-even merges, and
+    3. K. E. Batcher, "Sorting networks and their applications", AFIPS 1968: bitonic merges, and
        the eight largest of two sorted eights by one comparison each.
 """
 
@@ -134,48 +134,48 @@ def _placed(a, b):
 
 
 @triton.jit
-def _sorted(a, b, c, d, e, f, g, h):
-    """Eight in descending order."""
+def _four(a, b, c, d):
+    """Four in descending order."""
     a, b = _placed(a, b)
     c, d = _placed(c, d)
-    e, f = _placed(e, f)
-    g, h = _placed(g, h)
     a, c = _placed(a, c)
     b, d = _placed(b, d)
-    e, g = _placed(e, g)
-    f, h = _placed(f, h)
     b, c = _placed(b, c)
-    f, g = _placed(f, g)
+    return a, b, c, d
+
+
+@triton.jit
+def _merged(a, b, c, d, e, f, g, h):
+    """Eight in descending order, which first fall and then rise, or turned round: a bitonic merge."""
     a, e = _placed(a, e)
     b, f = _placed(b, f)
     c, g = _placed(c, g)
     d, h = _placed(d, h)
-    c, e = _placed(c, e)
-    d, f = _placed(d, f)
-    b, c = _placed(b, c)
-    d, e = _placed(d, e)
-    f, g = _placed(f, g)
+    a, c = _placed(a, c)
+    b, d = _placed(b, d)
+    e, g = _placed(e, g)
+    f, h = _placed(f, h)
+    a, b = _placed(a, b)
+    c, d = _placed(c, d)
+    e, f = _placed(e, f)
+    g, h = _placed(g, h)
     return a, b, c, d, e, f, g, h
 
 
 @triton.jit
+def _sorted(a, b, c, d, e, f, g, h):
+    """Eight in descending order: two fours, merged."""
+    a, b, c, d = _four(a, b, c, d)
+    e, f, g, h = _four(e, f, g, h)
+    return _merged(a, b, c, d, h, g, f, e)
+
+
+@triton.jit
 def _best(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p):  # noqa: E741 - sixteen keys
-    """The eight largest of two descending eights, descending: the larger of opposite ones, and a bitonic merge."""
+    """The eight largest of two descending eights, descending: the larger of opposite ones, merged."""
     a, b, c, d = tl.maximum(a, p), tl.maximum(b, o), tl.maximum(c, n), tl.maximum(d, m)
     e, f, g, h = tl.maximum(e, l), tl.maximum(f, k), tl.maximum(g, j), tl.maximum(h, i)
-    a, e = _placed(a, e)
-    b, f = _placed(b, f)
-    c, g = _placed(c, g)
-    d, h = _placed(d, h)
-    a, c = _placed(a, c)
-    b, d = _placed(b, d)
-    e, g = _placed(e, g)
-    f, h = _placed(f, h)
-    a, b = _placed(a, b)
-    c, d = _placed(c, d)
-    e, f = _placed(e, f)
-    g, h = _placed(g, h)
-    return a, b, c, d, e, f, g, h
+    return _merged(a, b, c, d, e, f, g, h)
 
 
 @triton.jit

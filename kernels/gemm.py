@@ -14,9 +14,7 @@ persistent, as many as there are units, and the loop over tiles and that over K 
 that the next tile's loads run during the stores. Blocks shrink with M, down to the 16 rows of a
 decode step.
 
-Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved): 8192 × 14336 × 4096
-takes 1.50 ms where cuBLAS takes 1.49, the other large shapes 1.01 to 1.11 times cuBLAS's; gemm_traffic
-1.58 ms, torch.compile 1.66.
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``.
 
 Work of one call, s = bytes per element:
     gemm           fused = unfused: x, w read, y written: (M K + N K + M N) s; 2 M N K flops.

@@ -9,10 +9,9 @@ The product's tile is in registers in float32 when bias, activation and residual
 is rounded once. Kernel, tiles and stages are those of ``products.py``, as in ``gemm.py``. A large
 tile is finished in halves, so that half of it has shared memory and registers at a time.
 
-Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved): 8192 × 14336 × 4096
-with GELU takes 1.65 ms, 1.10 times cuBLAS's product alone; torch.compile 1.71. What is left over the
-product is the epilogue itself, during which the tensor cores wait. Producers and consumers do not
-help: see ``producer_consumer_gemm.py``.
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``. What it takes longer
+than the product alone is the epilogue itself, during which the tensor cores wait. Producers and consumers
+do not help: see ``producer_consumer_gemm.py``.
 
 Work of one call, s = bytes per element:
     fused    x, w, bias and residual read, y written: (M K + N K + N + 2 M N) s.

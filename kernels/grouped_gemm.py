@@ -11,9 +11,8 @@ rows end with its group: those beyond are read (they are the next group's) and n
 Tiles are loaded by pointers or descriptors, see ``products.py``; stores go through pointers,
 since a descriptor would write the rows of the next group.
 
-Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved), beside PyTorch's own grouped
-product: 2.92 ms to 2.97 and 2.89 to 2.89 for Mixtral's two, 0.68 to 0.73 for 128 experts of 512 rows,
-0.20 to 0.31 for 128 experts of 8 rows with the variant ``auto``, whose tiles of 16 rows ``best`` takes there.
+Speed on an H200 beside PyTorch's own grouped product: the table of ``scripts/suite_goals.py`` in ``reports/``.
+Experts of a few rows take tiles of 16 rows.
 
 Work of one call, E' = groups that are not empty, s = bytes per element:
     fused    x, weights of groups that have rows, offsets read, y written:

@@ -11,8 +11,7 @@ a row and takes the logit of its target by a dot product of its own, which costs
 weight and spares a comparison an element of the first. The number of parts does not depend on
 the device. Logits are rounded nowhere.
 
-Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, Liger-Kernel 0.8.5, variant ``best``, interleaved): 4096 rows
-of Llama 3's vocabulary take 6.25 ms, torch.compile 6.66, Liger-Kernel 10.2.
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``.
 
 Work of one call, s = bytes per element, f = 4 (float64 inputs 8):
     fused    (N H + V H) s + 8 N of the targets + 4 N of the losses.

@@ -12,9 +12,8 @@ Tiles are loaded by pointers or descriptors, see ``products.py``; a program make
 of its own projection, so that the grid is not persistent. Making them costs more than they save:
 on sm_90 the ``best`` variant takes pointers.
 
-Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved): 4096 rows of Llama 3 8B
-take 0.289 ms, three products by cuBLAS 0.268; 0.94 of cuBLAS for 70B's too. So many
-tiles leave no unit idle in three launches either, and cuBLAS's products are the better ones.
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``. Three products by
+cuBLAS are ahead: so many tiles leave no unit idle in three launches either, and its products are the better ones.
 
 Work of one call, N = Nq + 2 Nkv, s = bytes per element:
     fused    x read once, weights read, outputs written: (M K + N K + M N) s.

@@ -25,9 +25,8 @@ Work of one call, N = rows × hidden, s = bytes per element:
 Triton has e4m3fn on NVIDIA from sm_89 on, and converts in software on AMD where the hardware
 does not. Its interpreter loses the carry where rounding reaches the next power of two.
 
-Measured on an H200, bfloat16, 16384 × 4096 (torch 2.11, Triton 3.6; least bytes over time, as a
-share of the copy bandwidth of the same run): 93 % with 4 warps and tuned; less with 8 and 16. Codes
-go through shared memory to fill 16-byte stores.
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``. Codes go through
+shared memory to fill 16-byte stores.
 
 Sources:
     1. P. Micikevicius et al., "FP8 Formats for Deep Learning", 2022,

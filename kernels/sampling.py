@@ -49,6 +49,13 @@ from portkit import Discrete, KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
 ELEMENTS_PER_WARP = 512  # of a row taken at once: 16 a thread on 32 lanes and 8 on 64
+BLOCK = tl.constexpr(32)  # groups of a block
+MOST_PICKS = 128  # of the first way
+MOST_GROUPS = 4096
+LEAST_GROUP = 8
+LEAST_SLOTS = 64
+PER_WARP = 1024  # logits of the maxima that a warp takes
+GROUP = 128  # logits of a group, where they are many
 BITS = {torch.bfloat16: 16, torch.float16: 20, torch.float32: 32}
 """Upper bits of a float32 in which two numbers of a dtype differ, to an even number."""
 
@@ -77,15 +84,6 @@ def _at_least(x_ptr, columns, border, step, top, inverse, MASS: tl.constexpr, SH
         two += tl.where(key >= border + step * 2, weight, 0.0)
         three += tl.where(key >= border + step * 3, weight, 0.0)
     return tl.sum(one, axis=0), tl.sum(two, axis=0), tl.sum(three, axis=0)
-
-
-@triton.jit
-def _number(key, SHIFT: tl.constexpr):
-    """The number of a key."""
-    flipped = key << SHIFT
-    low: tl.constexpr = (1 << SHIFT) - 1
-    bits = tl.where(flipped >= 2147483648, flipped ^ 2147483648, (flipped | low) ^ 4294967295)
-    return bits.to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -149,88 +147,105 @@ def _walked(
 
 
 @triton.jit
-def _mass(p1, p2, key1, key2, border):
-    return tl.sum(tl.where(key1 >= border, p1, 0.0) + tl.where(key2 >= border, p2, 0.0), axis=0)
+def _group_maxima(x_ptr, largest_ptr, stride, columns, groups, parts, GROUP: tl.constexpr, TAKEN: tl.constexpr):
+    """The largest of each ``GROUP`` logits; a program takes ``TAKEN`` groups of a row."""
+    row = (tl.program_id(0) // parts).to(tl.int64)
+    group = tl.program_id(0) % parts * TAKEN + tl.arange(0, TAKEN)
+    at = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    x = tl.load(x_ptr + row * stride + at, mask=at < columns, other=-float("inf"))
+    largest = tl.max(x.to(tl.float32), axis=1).to(x.dtype)
+    tl.store(largest_ptr + row * groups + group, largest, mask=group < groups)
 
 
 @triton.jit
-def _three_largest(x_ptr, columns, steps, BITS: tl.constexpr, SHIFT: tl.constexpr, CHUNK: tl.constexpr):
-    """Of each lane the three largest keys, above ten bits that say how many chunks come after its own."""
-    lanes = tl.arange(0, CHUNK)
-    first = tl.zeros((CHUNK,), dtype=tl.int64 if BITS > 21 else tl.int32)
-    second = first
-    third = first
-    for step in range(steps):
-        there = lanes < columns - step * CHUNK
-        x = tl.load(x_ptr + step * CHUNK + lanes, mask=there, other=-float("inf")).to(tl.float32)
-        place = (_key(x, SHIFT).to(first.dtype) << 10) | (steps - 1 - step)
-        place = tl.where(there, place, 0)
-        lower = tl.minimum(first, place)
-        first = tl.maximum(first, place)
-        lowest = tl.minimum(second, lower)
-        second = tl.maximum(second, lower)
-        third = tl.maximum(third, lowest)
-    return first, second, third
+def _keys_of(x_ptr, part, size, SHIFT: tl.constexpr, WIDTH: tl.constexpr):
+    """The keys of these parts of ``WIDTH`` numbers, one part a row; 0, which is below any key, past the end."""
+    lanes = tl.arange(0, WIDTH)[None, :]
+    there = lanes < (size - part * WIDTH)[:, None]
+    x = tl.load((x_ptr + part * WIDTH)[:, None] + lanes, mask=there, other=0.0).to(tl.float32)
+    return tl.where(there, _key(x, SHIFT), 0)
+
+
+@triton.jit
+def _border(key, wanted, BITS: tl.constexpr):
+    """The ``wanted``-th largest key, two bits a step."""
+    border = tl.zeros((), dtype=tl.uint32)
+    for digit in range(BITS // 2):
+        step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
+        # Three counts in one number, 20 bits for each.
+        one = (key >= border + step).to(tl.int64)
+        two = (key >= border + step * 2).to(tl.int64)
+        three = (key >= border + step * 3).to(tl.int64)
+        counts = tl.sum(one + (two << 20) + (three << 40), axis=0)
+        border += step * _passed(counts & 0xFFFFF, (counts >> 20) & 0xFFFFF, counts >> 40, wanted)
+    return border
+
+
+@triton.jit
+def _held(name, counts, slot):
+    """Things lie in holders: of the ``slot``-th thing its holder's name, and how many lie before it there."""
+    end = tl.cumsum(counts, axis=0)
+    start = end - counts
+    own = (start[None, :] <= slot[:, None]) & (slot[:, None] < end[None, :])
+    both = tl.sum(tl.where(own, (name << 16 | start)[None, :], 0), axis=1)
+    return both >> 16, slot - (both & 0xFFFF)
+
+
+@triton.jit
+def _nth(key, border, before):
+    """Of each row of keys the place of the one at or above the border before which so many are."""
+    return tl.sum((tl.cumsum((key >= border).to(tl.int32), axis=1) <= before[:, None]).to(tl.int32), axis=1)
+
+
+@triton.jit
+def _both_sums(a, b, c, d):
+    return a + c, b + d
 
 
 @triton.jit
 def _few(
-    x_ptr, columns, u, top_k, top_p, inverse, BITS: tl.constexpr, SHIFT: tl.constexpr, CHUNK: tl.constexpr
+    x_ptr, largest_ptr, columns, groups, u, top_k, top_p, inverse,
+    BITS: tl.constexpr, SHIFT: tl.constexpr, GROUP: tl.constexpr, BLOCKS: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """The token, and whether the two largest of each lane hold all that are among the ``top_k``."""
-    lanes = tl.arange(0, CHUNK)
-    steps = tl.cdiv(columns, CHUNK)
-    first, second, third = _three_largest(x_ptr, columns, steps, BITS, SHIFT, CHUNK)
-    key1, key2 = (first >> 10).to(tl.uint32), (second >> 10).to(tl.uint32)
-    chunk1 = steps - 1 - (first & 1023).to(tl.int32)
-    chunk2 = steps - 1 - (second & 1023).to(tl.int32)
+    """The token, and whether the slots held all that are among the ``top_k``."""
+    slot = tl.arange(0, SLOTS)
+    block = tl.arange(0, BLOCKS)
+    largest = _keys_of(largest_ptr, block, groups, SHIFT, BLOCK)
+    low = _border(largest.reshape(BLOCKS * BLOCK), top_k, BITS)
 
-    border = tl.zeros((), dtype=tl.uint32)
-    for digit in range(BITS // 2):
-        step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
-        # Three counts in one number: each of at most 2 CHUNK, in 20 bits.
-        one = (key1 >= border + step).to(tl.int64) + (key2 >= border + step).to(tl.int64)
-        two = (key1 >= border + step * 2).to(tl.int64) + (key2 >= border + step * 2).to(tl.int64)
-        three = (key1 >= border + step * 3).to(tl.int64) + (key2 >= border + step * 3).to(tl.int64)
-        counts = tl.sum(one + (two << 20) + (three << 40), axis=0)
-        border += step * _passed(counts & 0xFFFFF, (counts >> 20) & 0xFFFFF, counts >> 40, top_k)
-    exact = (tl.max(third, axis=0) >> 10).to(tl.uint32) < border
+    counts = tl.sum((largest >= low).to(tl.int32), axis=1)
+    live = tl.sum(counts, axis=0)
+    block, before = _held(block, counts, slot)
+    group = block * BLOCK + _nth(_keys_of(largest_ptr, block, groups, SHIFT, BLOCK), low, before)
+    group = tl.where(slot < live, group, 0)
 
-    top_key = tl.max(key1, axis=0)
-    top = _number(top_key, SHIFT)
-    p1 = tl.where(key1 >= border, tl.exp((_number(key1, SHIFT) - top) * inverse), 0.0)
-    p2 = tl.where(key2 >= border, tl.exp((_number(key2, SHIFT) - top) * inverse), 0.0)
-    if top_p < 1.0:
-        wanted = tl.sum(p1 + p2, axis=0) * top_p
-        nucleus = tl.zeros((), dtype=tl.uint32)
-        for digit in range(BITS // 2):
-            step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
-            one = _mass(p1, p2, key1, key2, nucleus + step)
-            two = _mass(p1, p2, key1, key2, nucleus + step * 2)
-            three = _mass(p1, p2, key1, key2, nucleus + step * 3)
-            nucleus += step * _passed(one, two, three, wanted)
-        border = tl.maximum(border, tl.minimum(nucleus, top_key))
+    counts = tl.sum((_keys_of(x_ptr, group, columns, SHIFT, GROUP) >= low).to(tl.int32), axis=1)
+    counts = tl.where(slot < live, counts, 0)
+    found = tl.sum(counts, axis=0)
+    group, before = _held(group, counts, slot)
+    token = group * GROUP + _nth(_keys_of(x_ptr, group, columns, SHIFT, GROUP), low, before)
 
-    in1, in2 = key1 >= border, key2 >= border
-    p1, p2 = tl.where(in1, p1, 0.0), tl.where(in2, p2, 0.0)
-    target = u * tl.sum(p1 + p2, axis=0)
-    place1, place2 = chunk1 * CHUNK + lanes, chunk2 * CHUNK + lanes
-    last = tl.max(tl.maximum(tl.where(in1, place1, 0), tl.where(in2, place2, 0)), axis=0)
-    running = tl.zeros((), dtype=tl.float32)
-    token = tl.full((), 2147483647, dtype=tl.int32)
-    for step in range(steps):
-        kept = tl.where(chunk1 == step, p1, tl.where(chunk2 == step, p2, 0.0))
-        mass = tl.sum(kept, axis=0)
-        if (running + mass > target) & (token == 2147483647):
-            over = (kept > 0.0) & (running + tl.cumsum(kept, axis=0) > target)
-            token = tl.min(tl.where(over, lanes + step * CHUNK, 2147483647), axis=0)
-        running += mass
-    return tl.minimum(token, last), exact
+    there = slot < found
+    x = tl.load(x_ptr + token, mask=there & (token < columns), other=-float("inf")).to(tl.float32)
+    key = tl.where(there, _key(x, SHIFT), 0)
+    top = tl.max(x, axis=0)
+    p = tl.exp((x - top) * inverse)
+    above = key[None, :] > key[:, None]
+    more, mass = tl.reduce((above.to(tl.int32), tl.where(above, p[None, :], 0.0)), 1, _both_sums)
+    among = there & (more < top_k)
+    p = tl.where(among, p, 0.0)
+    among = among & ((mass < tl.sum(p, axis=0) * top_p) | (x == top) | (top_p >= 1.0))
+    p = tl.where(among, p, 0.0)
+    over = among & (tl.cumsum(p, axis=0) > u * tl.sum(p, axis=0))
+    first = tl.min(tl.where(over, token, 2147483647), axis=0)
+    last = tl.max(tl.where(p > 0.0, token, 0), axis=0)
+    return tl.minimum(first, last), (live <= SLOTS) & (found <= SLOTS)
 
 
 @triton.jit
 def _sample(
-    x_ptr, uniform_ptr, token_ptr, stride, columns, top_k, top_p, inverse, BITS: tl.constexpr, CHUNK: tl.constexpr
+    x_ptr, largest_ptr, uniform_ptr, token_ptr, stride, columns, groups, top_k, top_p, inverse,
+    BITS: tl.constexpr, CHUNK: tl.constexpr, GROUP: tl.constexpr, BLOCKS: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
     SHIFT: tl.constexpr = 32 - BITS
     row = tl.program_id(0).to(tl.int64)
@@ -238,8 +253,11 @@ def _sample(
     u = tl.load(uniform_ptr + row)
     token = tl.zeros((), dtype=tl.int32)
     found = False
-    if (top_k < columns) & (columns <= CHUNK * 1024):
-        token, found = _few(x_ptr, columns, u, top_k, top_p, inverse, BITS, SHIFT, CHUNK)
+    if SLOTS > 0:
+        largest_ptr += row * groups
+        token, found = _few(
+            x_ptr, largest_ptr, columns, groups, u, top_k, top_p, inverse, BITS, SHIFT, GROUP, BLOCKS, SLOTS
+        )
     if not found:
         token = _walked(x_ptr, columns, u, top_k, top_p, inverse, BITS, SHIFT, CHUNK)
     tl.store(token_ptr + row, token)
@@ -247,8 +265,16 @@ def _sample(
 
 _sample_tuned = triton.autotune(
     configs=[triton.Config({"CHUNK": ELEMENTS_PER_WARP * warps}, num_warps=warps) for warps in (4, 8, 16)],
-    key=["columns"],
+    key=["columns", "GROUP"],
 )(_sample)
+
+
+def _group(columns: int, top_k: int) -> int:
+    """Logits of a group, a power of two, so that groups are at least four times as many as picks; 0: walk."""
+    if not 0 < top_k <= MOST_PICKS or columns > MOST_GROUPS * GROUP:
+        return 0
+    group = min(GROUP, 1 << (columns // (4 * top_k)).bit_length() >> 1)
+    return group if group >= LEAST_GROUP else 0
 
 
 def sampling(
@@ -300,12 +326,28 @@ def sampling(
     tokens = torch.empty(rows, dtype=torch.int32, device=logits.device)
     if not rows:
         return tokens
-    arguments = (logits, uniform, tokens, logits.stride(0), columns, top_k or columns, float(top_p), 1.0 / temperature)
+    group = _group(columns, top_k)
+    groups = triton.cdiv(columns, group) if group else 0
+    largest = torch.empty((rows, groups), dtype=logits.dtype, device=logits.device)
+    if group:
+        taken = max(1, PER_WARP * num_warps // group)
+        parts = triton.cdiv(groups, taken)
+        _group_maxima[(rows * parts,)](
+            logits, largest, logits.stride(0), columns, groups, parts, GROUP=group, TAKEN=taken, num_warps=num_warps
+        )
+    arguments = (logits, largest, uniform, tokens, logits.stride(0), columns, groups)
+    arguments += (top_k or columns, float(top_p), 1.0 / temperature)
+    constants = {
+        "BITS": BITS[logits.dtype],
+        "GROUP": group,
+        "BLOCKS": triton.next_power_of_2(triton.cdiv(groups, BLOCK.value)) if group else 0,
+        "SLOTS": max(LEAST_SLOTS, triton.next_power_of_2(2 * top_k)) if group else 0,
+    }
     if tuned:
-        _sample_tuned[(rows,)](*arguments, BITS=BITS[logits.dtype])
+        _sample_tuned[(rows,)](*arguments, **constants)
     else:
         chunk = min(ELEMENTS_PER_WARP * num_warps, triton.next_power_of_2(columns))
-        _sample[(rows,)](*arguments, BITS=BITS[logits.dtype], CHUNK=chunk, num_warps=num_warps)
+        _sample[(rows,)](*arguments, **constants, CHUNK=chunk, num_warps=num_warps)
     return tokens
 
 

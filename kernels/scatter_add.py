@@ -18,8 +18,8 @@ vocabulary × hidden, s = bytes per element:
              4 O; its sort of the indices is left out, to its favour.
     flops    N
 
-Measured on an H200, bfloat16, 16384 tokens, 2048 × 4096 (torch 2.11, Triton 3.6), over the unfused
-way: 4.3 times as fast with 2048 distinct rows, 2.2 with 16, and 0.97 with one: there fusion loses.
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``. The fewer rows
+the tokens share, the more contention: with one row for all, fusion loses.
 
 Sources:
     1. PyTorch, ``aten/src/ATen/native/cuda/Embedding.cu``: sort and segments.

@@ -15,8 +15,8 @@ Work of one call, s = bytes per element:
              fusion gains at most 3 n s / n s = 3.
     flops    n - 1 additions; ``abs`` clears a sign bit and is none.
 
-Measured on an H200, float32, 2^28 elements (torch 2.11, Triton 3.6; least bytes over time, as a
-share of the copy bandwidth of the same run): 103 %, since reads are faster than a copy's writes.
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``. It can be
+over the copy bandwidth, since reads are faster than a copy's writes.
 
 Sources:
     1. M. Harris, "Optimizing Parallel Reduction in CUDA", NVIDIA: several elements a

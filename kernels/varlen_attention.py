@@ -10,9 +10,7 @@ each of them, a program reads its sequence's bounds and leaves at once where it 
 the number of blocks of keys that it walks depends on both. Inside it is the forward pass of
 ``flash_attention.py``: same blocks, same loops, scores and weights in registers.
 
-Speed (H200, bfloat16, PyTorch 2.11, Triton 3.6, variant ``best``, interleaved), beside the variable-length
-FlashAttention-2 that PyTorch calls: 0.42 ms to 0.63, 0.50 to 0.66, 0.24 to 0.41 and 0.17 to 0.22 for the
-four shapes. torch.compile breaks the chain at the lengths that the host must read.
+torch.compile breaks the chain at the lengths that the host must read.
 
 Products of float32 are not allowed tf32: ``ieee``.
 

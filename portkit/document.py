@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,10 +167,28 @@ def _parse(text: str, name: str, kind: Kind) -> Any:
         raise kind.error(
             f"is not YAML: {error.reason}", place=f"{name}:{line}", remedy="remove the control character"
         ) from None
+    except ValueError as error:
+        raise _unreadable_value(text, name, kind, error) from None
     except Exception as error:  # the parser stumbles over wrong tags and deep nesting in ways of its own
         raise kind.error(
             f"is not YAML: {type(error).__name__}", place=name, remedy="check tags, indentation, brackets and quotes"
         ) from None
+
+
+def _unreadable_value(text: str, name: str, kind: Kind, error: ValueError) -> PortkitError:
+    """Of a date that is in no calendar: the parser makes dates of what looks like one, and names no line."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for found in _DATE.findall(line):
+            try:
+                datetime.date(*map(int, found))
+            except ValueError as wrong:
+                date = "-".join(found)
+                return kind.error(f"{date} is no date: {wrong}", place=f"{name}:{number}", remedy="write 2026-09-24")
+    remedy = "check tags, indentation, brackets and quotes"
+    return kind.error(f"is not YAML: {error}", place=name, remedy=remedy)
+
+
+_DATE: Final = re.compile(r"\b(\d{4})-(\d{1,2})-(\d{1,2})\b")
 
 
 def _too_deep(text: str) -> int | None:

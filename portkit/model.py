@@ -765,6 +765,8 @@ class Timed:
     events: Clock  # device events around the call, caches flushed before each
     trace: Clock | None = None  # sum of its kernels' durations in the device trace, caches flushed before each
     kernels: int | None = None  # kernels, copies and fills of one call, by the trace
+    copies: int | None = None  # how many of them the driver copies and fills by itself, without a kernel
+    copied_ms: float | None = None  # median of their time, which is in ``trace``: no profiler of kernels sees it
     warm: Clock | None = None  # device events, nothing flushed
     graph: Clock | None = None  # device events around a replayed CUDA or HIP graph, caches flushed before each
 

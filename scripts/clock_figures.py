@@ -6,7 +6,8 @@
 Everything is done in several processes, one after the other, and told as the median over them with
 the least and the most. Copies are of float32 from cold caches: ``events`` less ``trace`` is what
 device events cost. The walk reads lines of a small buffer one after the other: right after it was
-read (warm), after a flush of so many MiB, and after one of 2 GiB (cold).
+read (warm), after a flush of so many MiB, and after one of 2 GiB (cold); and of a buffer whose reader asked
+the cache to keep it, after the reads of a flush alone and after a flush.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tabulate import tabulate
+
+if TYPE_CHECKING:
+    from portkit.run.timing.flush import Flush
 
 COPIES_MIB = (8, 32, 256)
 FLUSHES_MIB = (16, 64, 256)
@@ -32,7 +37,14 @@ def figures() -> Figures:
     """All figures of this process, in µs."""
     import torch  # noqa: PLC0415 (the process that sums up needs none)
 
-    from portkit.run.timing.flush import COLD_BYTES, MIN_FLUSH_BYTES, PROBED_BYTES, latency_ms, make_flush  # noqa: PLC0415
+    from portkit.run.timing.flush import (  # noqa: PLC0415
+        COLD_BYTES,
+        MIN_FLUSH_BYTES,
+        PROBED_BYTES,
+        latency_ms,
+        make_flush,
+        read_to_be_kept,
+    )
 
     found: Figures = {}
     flush = make_flush(MIN_FLUSH_BYTES)
@@ -44,16 +56,18 @@ def figures() -> Figures:
     found["walk, warm"] = 1e3 * latency_ms(buffer, lambda: None)
     for mib in FLUSHES_MIB:
         found[f"walk, after a flush of {mib} MiB"] = 1e3 * latency_ms(buffer, make_flush(mib << 20))
+    for name, cool in (("reads alone", flush.read), ("a flush", flush)):
+        found[f"walk over what was to be kept, after {name}"] = 1e3 * latency_ms(buffer, cool, read_to_be_kept)
     found["walk, cold"] = 1e3 * latency_ms(buffer, make_flush(COLD_BYTES))
     return found
 
 
-def _clocks(name: str, call: Callable[[], object], flush: Callable[[], object]) -> Figures:
+def _clocks(name: str, call: Callable[[], object], flush: Flush) -> Figures:
     from portkit.run.timing.events import held, hold_for, sample_rounds  # noqa: PLC0415
     from portkit.run.timing.trace import trace_rounds  # noqa: PLC0415
 
     calls = {"copy": call}
-    cold = held(hold_for(calls, lambda _: flush()), lambda _: flush())
+    cold = held(hold_for(calls, lambda _: flush.read()), lambda _: flush.read(), flush.let_go)
     events = [each["copy"].milliseconds for each in sample_rounds([calls] * ROUNDS, cold)]
     traced = [each["copy"].milliseconds for each in trace_rounds([calls] * ROUNDS, flush)]
     medians = [1e3 * statistics.median(each) for each in (events, traced)]

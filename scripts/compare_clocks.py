@@ -10,8 +10,10 @@ than each kernel (by about 1 µs on an H200), and a call of seven kernels has th
 How much of its time that is, its counters say: ``idle`` is the time in which no multiprocessor
 had work, the trace has a part of it. So how many agree is also told for a call that is allowed
 1.5 µs in all, and for such a call without that time.
-Numbers of kernels stand side by side; the trace counts copies and fills too, the profiler does
-not, so the profiler's must not be the larger. The exit code is 1 where they do not agree, and 2
+The profiler sees kernels alone. So what the trace has of copies and fills, which the driver makes
+without one, is taken off it (``copied``), and numbers of kernels stand side by side: they must be the same.
+A report of before these were told apart has both in its trace; then the profiler's number must not be
+the larger. The exit code is 1 where they do not agree, and 2
 where nothing can be compared.
 """
 
@@ -32,7 +34,7 @@ SHARE = 0.02
 LEAST_US = 1.5
 """Difference that is allowed: this share of the profiler's time, but at least this many µs a kernel."""
 
-_FORMATS = ("", "", "", ".2f", ".2f", ".2f", "+.2f", "+.1f", "+.2f", "")
+_FORMATS = ("", "", "", ".2f", ".2f", ".2f", ".2f", "+.2f", "+.1f", "+.2f", "")
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,10 @@ class Pair:
 
     cell: str
     function: str
-    trace_us: float
+    trace_us: float  # of its kernels
     profiler_us: float
     kernels: int | None  # by the trace
+    copied_us: float | None  # of its copies and fills, which is not in ``trace_us``; None: an older report, where it is
     counted: int  # by the profiler
     idle_us: float | None  # of its time, without work on any multiprocessor; None: an older report
 
@@ -65,8 +68,13 @@ class Pair:
     def _within(self, kernels: int, idle_us: float = 0.0) -> bool:
         """Whether all is within what a call of so many kernels may differ by."""
         allowed_us = max(SHARE * self.profiler_us, LEAST_US * kernels)
-        traced = self.kernels is None or self.counted <= self.kernels
-        return traced and abs(self.trace_us - (self.profiler_us - idle_us)) <= allowed_us
+        return self._same_kernels and abs(self.trace_us - (self.profiler_us - idle_us)) <= allowed_us
+
+    @property
+    def _same_kernels(self) -> bool:
+        if self.kernels is None:
+            return True
+        return self.counted <= self.kernels if self.copied_us is None else self.counted == self.kernels
 
 
 def pairs(report: Report) -> Iterator[Pair]:
@@ -82,9 +90,16 @@ def _of_cell(record: Record, counters: Counters) -> Iterator[Pair]:
     for name, timed in _functions(record).items():
         counted = counters.functions.get(name)
         if timed.trace and counted and counted.duration_ms is not None:
-            times = 1e3 * timed.trace.median_ms, 1e3 * counted.duration_ms
-            idle_us = None if counted.idle_ms is None else 1e3 * counted.idle_ms
-            yield Pair(label, name, *times, timed.kernels, counted.kernels, idle_us)
+            copied_us = _us(timed.copied_ms)
+            trace_us = 1e3 * timed.trace.median_ms - (copied_us or 0.0)
+            kernels = timed.kernels if timed.kernels is None else timed.kernels - (timed.copies or 0)
+            idle_us = _us(counted.idle_ms)
+            profiler_us = 1e3 * counted.duration_ms
+            yield Pair(label, name, trace_us, profiler_us, kernels, copied_us, counted.kernels, idle_us)
+
+
+def _us(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else 1e3 * milliseconds
 
 
 def _functions(record: Record) -> dict[str, Timed]:
@@ -100,6 +115,7 @@ def _row(pair: Pair) -> tuple[object, ...]:
         pair.function,
         f"{kernels}/{pair.counted}",
         pair.trace_us,
+        pair.copied_us,
         pair.profiler_us,
         pair.idle_us,
         difference,
@@ -125,6 +141,7 @@ def main() -> int:
         "function",
         "kernels",
         "trace, µs",
+        "copied, µs",
         "profiler, µs",
         "idle, µs",
         "difference, µs",

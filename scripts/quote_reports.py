@@ -3,19 +3,21 @@
 
     .venv/bin/python scripts/quote_reports.py [--check]
 
-README has a table between ``<!-- quote: KERNEL TARGETS -->`` and ``<!-- end of quote -->``:
-the rows of ``portkit merge reports/KEPT -k KERNEL -t TARGETS --format plain``, without
+README has a table between ``<!-- quote: KERNEL TARGETS SHAPE -->`` and ``<!-- end of quote -->``:
+the rows of that shape of ``portkit merge reports/KEPT -k KERNEL -t TARGETS --format plain``, without
 its head and its notes. ``KEPT`` is that of scripts/kept.py. A document of docs/ has
 what a command prints between ``<!-- run LINES: portkit ARGUMENTS -->`` and the same end: of
 ``portkit ARGUMENTS KEPT`` the first LINES lines, 100 columns wide. With ``alone`` behind LINES no report is
-named, and all such commands of a document are called one after the other in a new empty folder; with ``with texts`` a
-quote stays as it is where the report has no texts of its kernels. In a paragraph behind ``<!-- kept -->`` the
+named, and all such commands of a document are called one after the other in a new empty folder; with ``failing`` the
+report is that of kernels that do not carry over; with ``with texts`` a quote stays as it is where the report has no
+texts of its kernels. In a paragraph behind ``<!-- kept -->`` the
 report's path is renewed. With --check nothing is written, and the exit code tells whether anything would change.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import shlex
@@ -24,7 +26,7 @@ import tempfile
 from pathlib import Path
 
 from click.testing import CliRunner
-from kept import KEPT
+from kept import FAILING, KEPT
 
 from portkit.analysis.choice import choose
 from portkit.analysis.rows import Comparison, comparison
@@ -34,9 +36,11 @@ from portkit.render.table import render, tables
 from portkit.store.merge import merge
 
 ROOT = Path(__file__).parents[1]
-QUOTE = re.compile(r"(<!-- quote: (\S+) (\S+) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
+QUOTE = re.compile(r"(<!-- quote: (\S+) (\S+) (\S+) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
 
-RUN = re.compile(r"(<!-- run (\d+)( alone| with texts)?: portkit (.+?) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL)
+RUN = re.compile(
+    r"(<!-- run (\d+)( alone| with texts| failing)?: portkit (.+?) -->\n)(.*?)(<!-- end of quote -->)", re.DOTALL
+)
 
 PARAGRAPH = re.compile(r"<!-- kept -->\n\n(?:.+\n)+")
 PATH = re.compile(r"reports/h200-\d{4}-\d\d-\d\d(?![\w/])")
@@ -47,7 +51,8 @@ def quoted(text: str, merged: Comparison) -> str:
 
     def quote(found: re.Match[str]) -> str:
         part = choose(merged, [found[2]], found[3].split(","))
-        return f"{found[1]}```\n{tables(part)}\n```\n{found[5]}"
+        rows = tuple(row for row in part.rows if row.shape_text == found[4])
+        return f"{found[1]}```\n{tables(dataclasses.replace(part, rows=rows))}\n```\n{found[6]}"
 
     return QUOTE.sub(quote, text)
 
@@ -60,8 +65,8 @@ def printed(text: str) -> str:
 
 def _shown(found: re.Match[str], folder: str) -> str:
     """A command and the first lines of what it prints; as it was where the report has not what is asked for."""
-    alone, texts = (found[3] == f" {how}" for how in ("alone", "with texts"))
-    words = found[4] if alone else f"{found[4]} {named(KEPT)}"
+    alone, texts, failing = (found[3] == f" {how}" for how in ("alone", "with texts", "failing"))
+    words = found[4] if alone else f"{found[4]} {named(FAILING if failing else KEPT)}"
     try:
         return f"```\n{_called(words, int(found[2]), Path(folder) if alone else ROOT)}\n```\n"
     except ReportError:

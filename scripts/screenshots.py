@@ -53,8 +53,8 @@ EXPONENTIALS = "#view .finding:has(.rule:text-is('PK303'))"
 TARGET = "table.rows tbody tr:has-text('h200') a[href^='#/cell/']"
 
 PICTURES = (
-    Picture("report-overview", "#/", height=1180),
-    Picture("report-registers", "#/", height=1180, click=".segments label:has-text('Registers')"),
+    Picture("report-overview", "#/", height=1260),
+    Picture("report-registers", "#/", height=1260, click=".segments label:has-text('Registers')"),
     Picture("report-failures", "#/", report=FAILING),
     Picture("report-kernel", "#/kernel/softmax", height=1900),
     Picture("report-kernel-whole", "#/kernel/softmax"),
@@ -64,7 +64,7 @@ PICTURES = (
     Picture("report-rows", "#/rows", height=900),
     Picture("report-cell", "#/rows", height=1400, click=TARGET),
     Picture("report-hosts", "#/hosts", height=1300),
-    Picture("report-phone", "#/", width=390, height=1500),
+    Picture("report-phone", "#/", width=390, height=1600),
 )
 
 

@@ -95,7 +95,7 @@ def same_inputs(rows: Iterable[Row]) -> Iterator[tuple[Record, ...]]:
     """
     groups: dict[tuple[Any, ...], list[Record]] = collections.defaultdict(list)
     for row in rows:
-        for record in (row.record, *row.other_runs):
+        for record in row.records:
             if record.verdict and record.verdict.output_hash and FINGERPRINT in record.blobs:
                 cell = record.cell
                 key = (cell.case, cell.direction.value, cell.shape, cell.dtype, cell.variant, record.verdict.input_hash)

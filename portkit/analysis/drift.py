@@ -48,7 +48,7 @@ def build_figures(record: Record) -> dict[str, Any]:
 
 def _of_row(row: Row, *, shown: bool) -> Iterator[Drift]:
     """The row's other versions; where the table lacks the row, its own version too."""
-    others = _newest_of_each(row.other_runs if shown else (row.record, *row.other_runs), row.record)
+    others = _newest_of_each(row.other_runs if shown else row.records, row.record)
     for triton, record in others.items():
         if not shown:
             yield Drift(record.cell, record.evidence, triton, None, {})

@@ -5,8 +5,9 @@ Clocks stay apart: device events, device trace and the profiler's own never meet
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +19,7 @@ FUSED: Final = "fused"
 NO_COUNTERS: Final = "no counters were taken"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FunctionRow:
     """One function of a measured cell; a figure that is None has its reason in ``nulls``."""
 
@@ -39,7 +40,7 @@ class FunctionRow:
     counted: Counted | None
     dram_bytes: int | None  # read and written, by the counters
     dram_gbs: float | None  # GB/s over the profiler's duration
-    nulls: dict[str, str] = field(default_factory=dict)
+    nulls: Mapping[str, str] = field(default_factory=dict)
 
 
 def function_rows(row: Row) -> tuple[FunctionRow, ...]:
@@ -78,10 +79,22 @@ def _function(name: str, row: Row) -> FunctionRow:
         error=_finite(judged.error),
         error_limit=_finite(judged.limit),
         first_call_seconds=judged.first_call_seconds,
-        nulls={figure: _why(figure, name, row) for figure, value in found.items() if value is None}
-        | _of_counters(name, row),
+        nulls=_one_of_these(
+            {figure: _why(figure, name, row) for figure, value in found.items() if value is None}
+            | _of_counters(name, row)
+        ),
         **found,  # type: ignore[arg-type]
     )
+
+
+def _one_of_these(nulls: dict[str, str]) -> Mapping[str, str]:
+    """The same reasons as one mapping for all functions that have them: they differ little, and may be 100,000."""
+    return _kept(tuple(nulls.items()))
+
+
+@functools.lru_cache(1024)
+def _kept(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return dict(items)
 
 
 def _finite(value: float | None) -> float | None:
@@ -125,13 +138,13 @@ NOT_ASKED: Final[Mapping[str, str]] = {
 
 def _why(figure: str, name: str, row: Row) -> str:
     """Why a figure is unknown: the most special reason that was recorded, else the plain one."""
-    counters = row.counters.nulls if row.counters else {}
-    keys = _COUNTER_KEYS.get(figure)
-    told = (
-        [(counters, key.format(name)) for key in keys] if keys else [(row.record.nulls, k) for k in _keys(figure, name)]
-    )
-    given = next((reasons[key] for reasons, key in told if key in reasons), None)
-    return given or (NO_COUNTERS if keys else _plain_reason(figure, name, row.record))
+    if figure in _COUNTER_KEYS:
+        return _told(row.counters.nulls if row.counters else {}, _counter_keys(figure, name)) or NO_COUNTERS
+    return _told(row.record.nulls, _keys(figure, name)) or _plain_reason(figure, name, row.record)
+
+
+def _told(reasons: Mapping[str, str], keys: Iterable[str]) -> str | None:
+    return next((reasons[key] for key in keys if key in reasons), None)
 
 
 def _of_counters(name: str, row: Row) -> dict[str, str]:
@@ -148,6 +161,12 @@ _COUNTER_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 """Figure → names under which the counters give the reason, ``{}`` being the function."""
 
 
+@functools.cache
+def _counter_keys(figure: str, name: str) -> tuple[str, ...]:
+    return tuple(key.format(name) for key in _COUNTER_KEYS[figure])
+
+
+@functools.cache
 def _keys(figure: str, name: str) -> tuple[str, ...]:
     """Names under which a record gives the reason, the most special first."""
     trace = (f"timing.{name}.trace", "timing.trace") if figure in ("kernels", "speedup_kernel") else ()

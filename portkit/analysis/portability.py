@@ -180,7 +180,7 @@ def _candidates(points: Iterable[Point], clock: str) -> Candidates:
     found: dict[str, list[tuple[float, str, Timing]]] = collections.defaultdict(list)
     for point in points:
         for row in _timed(point):
-            for record in (row.record, *row.other_runs):
+            for record in row.records:
                 found[record.cell.target] += _times(record, clock)
     return {target: sorted(each, key=lambda x: x[:2]) for target, each in found.items()}
 

@@ -1,13 +1,12 @@
 """The comparison of targets: one row per cell and evidence, every figure worked out.
 
 Rendering only formats what stands here. A figure that is ``None`` has its reason in the
-row's ``nulls``, under the figure's name.
+row's ``nulls``, under the figure's name; :mod:`portkit.analysis.row_figures` has both.
 """
 
 from __future__ import annotations
 
 import collections
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,45 +18,30 @@ from portkit.analysis.distance import Distance, distances
 from portkit.analysis.drift import Drift, drifts
 from portkit.analysis.findings import Finding, findings
 from portkit.analysis.findings.points import points_of
-from portkit.analysis.functions import FUSED, NO_COUNTERS, FunctionRow, function_rows
+from portkit.analysis.functions import FunctionRow, function_rows
 from portkit.analysis.portability import Portability, portabilities
 from portkit.analysis.portability import Ratio as TargetRatio
 from portkit.analysis.portability import ratios as ratios_to
 from portkit.analysis.roofline import Roofline, probe_of, roofline
+from portkit.analysis.row_figures import figures_of, known_occupancy, tuning_ranges, why_null
 from portkit.analysis.spread import Repeats, Spread, ceiling_spread, cell_spread, repeats
 from portkit.model import (
     NONFINITE_FAMILIES,
-    Build,
     Cell,
-    Counters,
     DeviceProbe,
     Direction,
     Evidence,
     Header,
     Host,
-    Occupancy,
     Platform,
     Record,
     Status,
     Target,
     Timing,
     Verdict,
-    Work,
 )
 from portkit.store.merge import Dataset, Row
 from portkit.targets.catalog import load_catalog
-
-Figures = dict[str, float | None]
-
-NOT_RUN: Final = "compiled only: it was not run"
-NO_TIME: Final = "only a GPU has a time"
-NO_BINARY: Final = "interpreted: there is no binary"
-CLUSTERS: Final = "clusters of blocks (num_ctas > 1) are not modelled"
-NO_EAGER: Final = "no eager baseline was timed"
-NO_REASON: Final = "no reason was recorded"
-
-BY_EVIDENCE: Final = frozenset({NOT_RUN, NO_TIME, NO_BINARY})
-"""Reasons that an evidence's mark alone tells."""
 
 PLATFORM_PREFIXES: Final[Mapping[str, Platform]] = {"sm_": Platform.CUDA, "gfx": Platform.ROCM}
 """How the architectures of a platform begin."""
@@ -260,13 +244,8 @@ def comparison_row(
         emulated: shape and status of the emulated rows of the same binaries.
     """
     record = row.record
-    figures = {
-        **_build_figures(record.build),
-        **_time_figures(record.timing, record.work),
-        **_achieved_figures(row.counters),
-        **_error_figures(record.verdict),
-    }
-    occupancy = _occupancy(record.build)
+    figures = figures_of(row)
+    occupancy = known_occupancy(record.build)
     tuning = record.build.tuning if record.build else None
     return ComparisonRow(
         kernel=record.cell.case,
@@ -286,11 +265,11 @@ def comparison_row(
         launches=record.build.launch_count if record.build else None,
         configurations=tuning.configurations if tuning else None,
         configurations_usable=tuning.usable if tuning else None,
-        ranges=_ranges(record.build),
+        ranges=tuning_ranges(record.build),
         occupancy_kind="theoretical",
         occupancy_limiter=occupancy.limiter if occupancy else None,
         nonfinite=_nonfinite(record.verdict),
-        nulls={name: _why_null(name, row) for name, value in figures.items() if value is None},
+        nulls={name: why_null(name, row) for name, value in figures.items() if value is None},
         triton=record.triton,
         run_id=record.run_id,
         host_id=record.host_id,
@@ -330,155 +309,10 @@ def platform_of(architecture: str | None) -> Platform | None:
     return next((platform for prefix, platform in prefixes if (architecture or "").startswith(prefix)), None)
 
 
-def _ranges(build: Build | None) -> Mapping[str, tuple[float, float]]:
-    ranges = build.tuning.ranges if build and build.tuning else {}
-    return {name: ends for name, ends in ranges.items() if name != "occupancy_pct" or not _clusters(build)}
-
-
-def _occupancy(build: Build | None) -> Occupancy | None:
-    """The worst occupancy, unless a launch makes clusters, which the rules of occupancy do not know."""
-    return None if build is None or _clusters(build) else build.worst_occupancy
-
-
-def _clusters(build: Build | None) -> bool:
-    return build is not None and any((x.options.get("num_ctas") or 1) > 1 for x in build.candidates)
-
-
-def _build_figures(build: Build | None) -> Figures:
-    occupancy = _occupancy(build)
-    return {
-        "registers_per_thread": build.registers_per_thread if build else None,
-        "spill_bytes_per_thread": build.spill_bytes_per_thread if build else None,
-        "shared_bytes_per_block": build.shared_bytes_per_block if build else None,
-        "occupancy_pct": occupancy.percent if occupancy else None,
-    }
-
-
-def _time_figures(timing: Timing | None, work: Work | None) -> Figures:
-    eager = timing.speedup.get("eager") if timing else None
-    kernel = timing.speedup_kernel.get("eager") if timing else None
-    bound = work.fusion_bound if work else None
-    return {
-        **_fused_times(timing),
-        "speedup": eager.value if eager else None,
-        "speedup_low": eager.low if eager else None,
-        "speedup_high": eager.high if eager else None,
-        "speedup_kernel": kernel.value if kernel else None,
-        "fusion_bound": bound,
-        "share_of_bound": kernel.value / bound if kernel and bound else None,
-    }
-
-
-def _fused_times(timing: Timing | None) -> Figures:
-    events = timing.fused.events if timing else None
-    trace = timing.fused.trace if timing else None
-    return {
-        "median_ms": events.median_ms if events else None,
-        "low_ms": events.low_ms if events else None,
-        "high_ms": events.high_ms if events else None,
-        "trace_ms": trace.median_ms if trace else None,
-    }
-
-
-def _achieved_figures(counters: Counters | None) -> Figures:
-    fused = counters.functions.get(FUSED) if counters else None
-    return {name: getattr(fused, name) if fused else None for name in _ACHIEVED}
-
-
-_ACHIEVED: Final = ("occupancy_achieved_pct", "occupancy_achieved_elapsed_pct")
-
-
-def _error_figures(verdict: Verdict | None) -> Figures:
-    """Error of the output nearest to its limit; None where one output's is unknown."""
-    outputs = [(x.fused_error, x.limit) for x in verdict.outputs] if verdict else []
-    known = [(_ratio(error, limit), error, limit) for error, limit in outputs if error is not None]
-    ratio, error, limit = max(known) if known and len(known) == len(outputs) else (None, None, None)
-    if ratio is None or not math.isfinite(ratio):
-        return {"error": None, "error_limit": limit, "error_over_limit": None}
-    return {"error": error, "error_limit": limit, "error_over_limit": ratio}
-
-
 def _nonfinite(verdict: Verdict | None) -> dict[str, bool]:
     lines = verdict.families if verdict else {}
     agree = {name: lines[name].nonfinite_agree for name in NONFINITE_FAMILIES if name in lines}
     return {name: found for name, found in agree.items() if found is not None}
-
-
-def _ratio(error: float, limit: float) -> float:
-    """Error in units of its limit; a NaN counts as the worst there is."""
-    if math.isnan(error):
-        return math.inf
-    return error / limit if limit else (math.inf if error else 0.0)
-
-
-_FIGURE_PARTS: Mapping[str, tuple[str, frozenset[Evidence], str]] = {
-    # figure → part of the record, evidences that have it, why the others have not
-    **dict.fromkeys(
-        ("registers_per_thread", "spill_bytes_per_thread", "shared_bytes_per_block", "occupancy_pct"),
-        ("build", frozenset(Evidence) - {Evidence.INTERPRETED}, NO_BINARY),
-    ),
-    **dict.fromkeys(
-        (
-            *("median_ms", "low_ms", "high_ms", "trace_ms", "share_of_bound"),
-            *("speedup", "speedup_low", "speedup_high", "speedup_kernel"),
-        ),
-        ("timing", frozenset({Evidence.MEASURED}), NO_TIME),
-    ),
-    **dict.fromkeys(_ACHIEVED, ("counters", frozenset({Evidence.MEASURED}), NO_TIME)),
-    "fusion_bound": ("work", frozenset(Evidence), ""),
-    **dict.fromkeys(
-        ("error", "error_limit", "error_over_limit"),
-        ("verdict", frozenset(Evidence) - {Evidence.COMPILED}, NOT_RUN),
-    ),
-}
-
-
-def _why_null(figure: str, row: Row) -> str:
-    record = row.record
-    if figure == "occupancy_pct" and _clusters(record.build):
-        return CLUSTERS
-    part, evidences, otherwise = _FIGURE_PARTS[figure]
-    if record.evidence not in evidences:
-        return otherwise
-    if given := _given_reason(figure, part, row):
-        return given
-    if part == "verdict" and record.verdict:
-        return _why_no_error(record.verdict)
-    if record.outcome.status.good:
-        return _why_derived_null(figure, row)
-    return record.outcome.message or record.outcome.status.value
-
-
-def _given_reason(figure: str, part: str, row: Row) -> str | None:
-    nulls = row.record.nulls
-    if part == "counters" and row.counters:
-        told = row.counters.nulls
-        return told.get(f"{FUSED}.{figure}") or told.get(FUSED) or told.get("functions")
-    return nulls.get(figure) or nulls.get(part) or nulls.get("nulls")
-
-
-def _why_derived_null(figure: str, row: Row) -> str:
-    record = row.record
-    if figure == "share_of_bound" and record.work is None:
-        return record.nulls.get("work", NO_REASON)
-    if record.timing and (function := _FUNCTION_OF.get(figure)):
-        name, its_figure = function
-        return next((x.nulls.get(its_figure, NO_REASON) for x in function_rows(row) if x.name == name), NO_EAGER)
-    return NO_COUNTERS if figure in _ACHIEVED else NO_REASON
-
-
-_FUNCTION_OF: Final[Mapping[str, tuple[str, str]]] = {
-    "trace_ms": (FUSED, "trace"),
-    **dict.fromkeys(("speedup", "speedup_low", "speedup_high"), ("eager", "speedup")),
-    **dict.fromkeys(("speedup_kernel", "share_of_bound"), ("eager", "speedup_kernel")),
-}
-"""Figure of a row → the function and its figure whose reason holds for it too."""
-
-
-def _why_no_error(verdict: Verdict) -> str:
-    if not all(output.nonfinite_agree for output in verdict.outputs):
-        return "NaN or infinity where the reference has none, or the reverse"
-    return "the error is not finite"
 
 
 def _cause(record: Record) -> str | None:

@@ -191,12 +191,13 @@ def _annotations(shown: Shown) -> str:
 
 def _places(shown: Shown) -> Mapping[str, KernelPlaces]:
     """Where kernels stand, by the matrix that is named, else by those here that the reports name."""
-    if shown.matrix is not None:
-        return kernel_places(shown.matrix)
-    files = [Path(name) for name in dict.fromkeys(header.matrix for header in shown.dataset.headers)]
-    if missing := [file.name for file in files if not file.is_file()]:
-        click.echo(f"warning: no {', '.join(missing)} here, so no line is named: --matrix names it", err=True)
-    return {name: place for file in files if file.is_file() for name, place in kernel_places(file).items()}
+    named = dict.fromkeys(Path(header.matrix) for header in shown.dataset.headers)
+    files = [shown.matrix] if shown.matrix is not None else [file for file in named if file.is_file()]
+    places = {name: place for file in files for name, place in kernel_places(file).items()}
+    if unknown := sorted({row.kernel for row in shown.comparison.rows} - places.keys()):
+        read = f"{', '.join(map(str, files))} has none of them" if files else f"no {', '.join(map(str, named))} here"
+        click.echo(f"warning: no line is named for {', '.join(unknown)}: {read}; --matrix names another", err=True)
+    return places
 
 
 def _kernel_names(dataset: Dataset, finding: Finding) -> Sequence[str]:

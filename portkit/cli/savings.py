@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from portkit.analysis.choice import check_known, matches
+from portkit.analysis.functions import FUSED
 from portkit.analysis.rows import Comparison, comparison
 from portkit.analysis.savings import BILLION, Place, Question, measured_places, measured_works, savings
 from portkit.cli.names import names
@@ -118,8 +119,9 @@ def _places(compared: Comparison, wanted: Sequence[str]) -> Sequence[Place]:
 
 
 def _check_baseline(compared: Comparison, baseline: str) -> None:
-    known = {each.name for row in compared.rows for each in row.functions if each.events is not None}
-    if known and baseline not in known:
+    timed = {each.name for row in compared.rows for each in row.functions if each.events is not None}
+    known = timed - {FUSED}
+    if timed and baseline not in known:
         raise ReportError(f"no baseline {baseline!r} was timed", place="--baseline", remedy=nearest(baseline, known))
 
 

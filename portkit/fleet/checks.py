@@ -24,8 +24,8 @@ _JOBS = {entry["name"]: entry for entry in _PLAN["jobs"]}
 
 
 @rfm.simple_test
-class FleetJob(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
-    """One job on its place."""
+class FleetJob(rfm.RunOnlyRegressionTest, special=True):  # type: ignore[misc,call-arg]
+    """One job on its place; ``special`` is what ReFrame asks of a class with a ``run`` of its own."""
 
     job_name = parameter(list(_JOBS))
     executable = "bash"
@@ -51,9 +51,12 @@ class FleetJob(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
         self.job.options += self.entry["options"]
         (self.folder / "stage").write_text(self.stagedir)
 
-    @run_after("run")
-    def note_number(self) -> None:
-        """Slurm's number of the job; over ssh, a limit from outside, since that backend has none."""
+    def run(self) -> None:
+        """Hand the job over, and note Slurm's number of it at once; over ssh, set a limit, which that backend lacks.
+
+        A hook after ``run`` would come when the job has ended: too late for both.
+        """
+        super().run()
         (self.folder / "number").write_text(str(self.job.jobid))
         if "exec" in getattr(self.job, "steps", {}):
             self.watchdog = threading.Timer(self.entry["seconds"], self.end_connection)

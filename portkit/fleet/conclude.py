@@ -86,7 +86,7 @@ def _newest_runs(states: Sequence[JobState]) -> Iterator[tuple[str, str]]:
 
 def _every_record(dataset: Dataset) -> Iterator[Record]:
     for row in (*dataset.rows, *dataset.drift):
-        yield from (row.record, *row.other_runs)
+        yield from row.records
 
 
 def _is_red(record: Record) -> bool:

@@ -24,6 +24,12 @@ from portkit.store.journal import utc_now
 
 _POLL_SECONDS: Final = 5.0
 
+_COMPLETING_SECONDS: Final = 300.0
+"""What a job may take from its end until Slurm has its node back; longer where a process of it can't be killed."""
+
+_CANCEL_SECONDS: Final = 120.0
+"""What Slurm may take to end a job that it was told to end."""
+
 
 @dataclass(frozen=True)
 class _Sent:
@@ -156,7 +162,8 @@ class Driver:
     def _wait_for(self, folder: Path, name: str) -> None:
         """Until Slurm says that a job has ended: a controller that was away for a moment makes it seem so.
 
-        One that still waits when its time in the queue is over, or that waits for a node that is gone, is ended.
+        One that still waits when its time in the queue is over, or that waits for a node that is gone, is ended;
+        one that does not end then, either, is given up.
         """
         if not (folder / "number").exists():
             return
@@ -167,14 +174,21 @@ class Driver:
             if scheduler.is_blocked(said) or waited > self._longest(said):
                 (folder / "scheduler.json").write_text(json.dumps(said))
                 scheduler.cancel(number)
+                if waited > self._longest(said) + _CANCEL_SECONDS:
+                    return
             elif waited < _POLL_SECONDS:
                 self._say(f"{name}: Slurm's job {number} has not ended, waits for it: {scheduler.text(said)}")
             time.sleep(_POLL_SECONDS)
 
     def _longest(self, said: scheduler.Said) -> float:
-        """Seconds that a job may still wait, or run."""
-        waits = scheduler.state(said) == "PENDING"
-        return self._fleet.seconds.pending if waits else outer_seconds(self._fleet)
+        """Seconds that a job may still wait, run, or come to its end."""
+        match scheduler.state(said):
+            case "PENDING":
+                return self._fleet.seconds.pending
+            case "COMPLETING":
+                return _COMPLETING_SECONDS
+            case _:
+                return outer_seconds(self._fleet)
 
     def _fetch_rest(self, host: Host, nonce: str, folder: Path) -> None:
         """What a host still has of a job whose connection was lost."""

@@ -1,7 +1,8 @@
 """What Slurm says of a job: its state in the scheduler's own words.
 
 An exit code says little there: of a job that was over its time limit sacct has 0:0, and squeue forgets
-a job once it ended. So the state is asked for as long as the controller remembers it.
+a job once it ended. So the state is asked for. The controller knows it best, and remembers it for some minutes;
+after that the accounting has it, which some seconds earlier may still say that the job runs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def ask(job_id: str) -> dict[str, str]:
     Args:
         job_id: Slurm's number of it.
     """
-    said = _from_sacct(job_id) or _from_scontrol(job_id)
+    said = _from_scontrol(job_id) or _from_sacct(job_id)
     if said and (node := said.get("node")):
         said |= _of_node(node)
     return {name: value for name, value in said.items() if value not in ("", "(null)", "None", "N/A")}

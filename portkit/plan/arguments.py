@@ -10,7 +10,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from portkit.errors import CaseError, nearest
@@ -30,6 +30,10 @@ FORMS: Final = (
 )
 
 
+_MOST_BYTES: Final = 2**63 - 1
+
+_WHOLE: Final = re.compile(r"(?P<unsigned>u?)int(?P<bits>\d+)")
+
 _NO_AXES: Final = re.compile(r"(?<=\w)\[\s*\]")
 """``f32[]``, a tensor of one number, which Python's syntax does not have."""
 
@@ -40,14 +44,29 @@ class TensorSpec:
 
     shape: tuple[int, ...]
     dtype: str  # PyTorch's name
-    low: float | None = None  # of its values; None: -1 for floating-point numbers, 0 for others
-    high: float | None = None  # below which they are; None: 1 for floating-point numbers, 2 for others
+    low: float | None = None  # of its values; None: as ``bounds`` says
+    high: float | None = None  # below which they are; likewise
     transposed: bool = False  # its last two axes, so that it is not contiguous
 
     @property
     def bytes(self) -> int:
         """Bytes of its elements."""
         return math.prod(self.shape) * DTYPE_BYTES[self.dtype]
+
+    @property
+    def whole_numbers(self) -> tuple[int, int] | None:
+        """The first that its dtype has and the one after its last; None for a floating-point dtype."""
+        kind = _WHOLE.fullmatch(self.dtype)
+        if kind is None:
+            return (0, 2) if self.dtype == "bool" else None
+        bits = int(kind["bits"])
+        return (0, 2**bits) if kind["unsigned"] else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Of its values; where none are named, -1 to 1, of whole numbers 0 to 2."""
+        low, high = (0, 2) if self.whole_numbers else (-1.0, 1.0)
+        return low if self.low is None else self.low, high if self.high is None else self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +124,7 @@ class _Reader:
     def value(self, node: ast.expr) -> Any:
         match node:
             case ast.Subscript(value=ast.Name(id=name)):
-                return TensorSpec(self._shape(node.slice), self._dtype(name))
+                return self._sized(TensorSpec(self._shape(node.slice), self._dtype(name)))
             case ast.Attribute(value=ast.Name(id="torch"), attr=name):
                 return DtypeSpec(self._dtype(name))
             case ast.Attribute(value=inner, attr="T"):
@@ -149,7 +168,7 @@ class _Reader:
     def _transposed(self, value: Any) -> TensorSpec:
         if not isinstance(value, TensorSpec) or len(value.shape) < 2:
             raise self._wrong("transposes what has no two axes")
-        return TensorSpec(value.shape, value.dtype, value.low, value.high, transposed=True)
+        return replace(value, transposed=not value.transposed)
 
     def _bounded(self, node: ast.Compare) -> TensorSpec:
         """``tensor < high`` or ``low <= tensor < high``."""
@@ -157,10 +176,27 @@ class _Reader:
         signs = [type(each) for each in node.ops]
         match parts, signs:
             case [TensorSpec() as spec, int() | float() as high], [ast.Lt]:
-                return TensorSpec(spec.shape, spec.dtype, spec.low, high, spec.transposed)
+                return self._filled(replace(spec, high=high))
             case [int() | float() as low, TensorSpec() as spec, int() | float() as high], [ast.LtE, ast.Lt]:
-                return TensorSpec(spec.shape, spec.dtype, low, high, spec.transposed)
+                return self._filled(replace(spec, low=low, high=high))
         raise self._wrong("has no bounds of the form low <= dtype[shape] < high")
+
+    def _sized(self, spec: TensorSpec) -> TensorSpec:
+        if spec.bytes > _MOST_BYTES:
+            raise self._wrong("is larger than any address reaches")
+        return spec
+
+    def _filled(self, spec: TensorSpec) -> TensorSpec:
+        """Refuses bounds between which the dtype has no value, or past which it has none."""
+        low, high = spec.bounds
+        if not low < high:
+            raise self._wrong(f"has no value from {low:g} to below {high:g}")
+        least, most = spec.whole_numbers or (-math.inf, math.inf)
+        if spec.whole_numbers and not (float(low).is_integer() and float(high).is_integer()):
+            raise self._wrong(f"has bounds that are no whole numbers, as {spec.dtype} has")
+        if low < least or high > most:
+            raise self._wrong(f"has bounds past those of {spec.dtype}, {least} to below {most}")
+        return spec
 
     def _wrong(self, what: str) -> CaseError:
         return CaseError(f"{self.text!r} {what}", place=self.place, remedy=FORMS)

@@ -62,7 +62,8 @@ def read_place(text: str) -> Place:
     if where.endswith(".py") or "/" in where:
         path = Path(where)
         if not path.is_file():
-            raise CaseError("no such file", place=where, remedy="name a Python file, or a module as package.module")
+            what = "is a folder" if path.is_dir() else "no such file"
+            raise CaseError(what, place=where, remedy="name a Python file, or a module as package.module")
         return Place(path.resolve(), None, function or None)
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", where):
         raise CaseError(f"{where!r} is neither a file nor a module", remedy="write file.py:function or module:function")
@@ -81,7 +82,7 @@ def module_file(module: str) -> Path | None:
     except (ImportError, ValueError):
         spec = None
     if spec is None:
-        raise CaseError(f"no module {top}", place=module, remedy="install its package, or name a file")
+        raise CaseError(f"no module {top}", place=module, remedy=_instead_of(module))
     if not rest:
         return Path(spec.origin) if spec.origin else None
     for folder in spec.submodule_search_locations or ():
@@ -92,6 +93,16 @@ def module_file(module: str) -> Path | None:
         if base.is_dir() or any(base.parent.glob(f"{base.name}.*.so")):
             return None
     raise CaseError(f"package {top} has no module {module}", place=module, remedy="name one that it has")
+
+
+def _instead_of(module: str) -> str:
+    """What would be right where there is no such module, by what lies in this folder."""
+    path = Path(*module.split("."))
+    if (file := path.with_name(f"{path.name}.py")).is_file():
+        return f"for the file write {file}"
+    if path.is_dir():
+        return f"for a file of that folder write {path}/FILE.py"
+    return "install its package, or name a file"
 
 
 def source_of(place: Place, check: Check) -> CaseSource:

@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from portkit.errors import nearest
 from portkit.model import DTYPE_BYTES, INTERPRETER, Direction, Evidence, Shape, Status
+from portkit.plan.mistakes import shown
 
 FORMAT_VERSION = 1
 """Version of the file format; a file that says another is refused."""
@@ -55,16 +56,8 @@ def parse_shape(text: Any) -> Shape:
     if isinstance(text, int) and type(text) is not int:  # YAML read 0x10 as 16
         raise mistake("a bool, or a number in hexadecimal, octal or with underscores, is no shape", remedy)
     if not isinstance(text, str | int) or not re.fullmatch(_SHAPE, str(text)):
-        raise mistake(f"{_shown(text)} is no shape", remedy)
+        raise mistake(f"{shown(text)} is no shape", remedy)
     return tuple(int(size) for size in str(text).split("x"))
-
-
-def _shown(value: Any) -> str:
-    """A value in few characters; what holds others is not looked into, as aliases make it huge."""
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "a mapping"
-    text = repr(value[:40] if isinstance(value, str) else value)
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _among(word: str, names: Iterable[str]) -> Callable[[str], str]:
@@ -81,7 +74,7 @@ def _among(word: str, names: Iterable[str]) -> Callable[[str], str]:
 def _matching(word: str, pattern: str, rule: str) -> Callable[[str], str]:
     def check(name: str) -> str:
         if not re.fullmatch(pattern, name):
-            raise mistake(f"{_shown(name)} is no {word}", rule)
+            raise mistake(f"{shown(name)} is no {word}", rule)
         if len(name) > NAME_CHARACTERS:
             raise mistake(f"a {word} of {len(name)} characters", f"use {NAME_CHARACTERS} at most")
         return name
@@ -130,13 +123,13 @@ def _triton_range(text: str) -> str:
     try:
         allowed = SpecifierSet(text)
     except InvalidSpecifier:
-        raise mistake(f"{_shown(text)} is no range of Triton versions", remedy) from None
+        raise mistake(f"{shown(text)} is no range of Triton versions", remedy) from None
     if not len(allowed) or "===" in text:
-        raise mistake(f"{_shown(text)} is no range of Triton versions", remedy)
+        raise mistake(f"{shown(text)} is no range of Triton versions", remedy)
     # Between two bounds lies something only if a bound, or what follows it at once, does.
     bounds = [each.version.removesuffix(".*") for each in allowed]
     if not any(allowed.contains(version) for bound in (*bounds, "0", "9999") for version in (bound, f"{bound}.0.1")):
-        raise mistake(f"no version is in the range {_shown(text)}", remedy)
+        raise mistake(f"no version is in the range {shown(text)}", remedy)
     return str(allowed)
 
 

@@ -15,10 +15,11 @@ KeysBeside = Callable[[Sequence[str | int]], Iterable[str]]
 """The location of an unknown key → keys that its section knows."""
 
 
-def _short(value: object) -> str:
+def shown(value: object) -> str:
+    """A value in few characters; what holds others is not looked into, as aliases make it huge."""
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "a mapping"
-    text = repr(value)
+    text = repr(value[:40] if isinstance(value, str) else value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
@@ -75,7 +76,10 @@ def _words_of_value(error: ErrorDetails, page: str) -> tuple[str, str]:
     kind = error["type"]
     if kind in _BOUNDS:
         word, bound = _BOUNDS[kind]
-        return f"must be {word} {error['ctx'][bound]}, not {_short(error['input'])}", "write such a number"
+        return f"must be {word} {error['ctx'][bound]}, not {shown(error['input'])}", "write such a number"
+    if kind in _VALUES:
+        wanted, example = _VALUES[kind]
+        return f"must be {wanted}, not {shown(error['input'])}", example
     wanted, example = _TYPES.get(kind, (error["msg"], f"see {page}"))
     return f"must be {wanted}, not {_type_word(error['input'])}", example
 
@@ -88,12 +92,20 @@ _BOUNDS = {
 }
 """Kind of error of a number → the words of its bound, and the name of that."""
 
+_VALUES = {
+    "finite_number": ("a finite number", "write such a number"),
+    "string_too_short": ("a text that says something", "write one, or remove the key"),
+}
+"""Kind of error of a value of the right type → what it must be, and what would be right."""
+
 _TYPES = {
     "list_type": ("a list", "write the values in brackets, as [a, b]"),
     "dict_type": ("a mapping", "write keys with values, as `key: value`"),
     "model_type": ("a mapping", "write keys with values, as `key: value`"),
     "string_type": ("text", "write a text; put it in quotes if YAML reads it as another type"),
     "int_type": ("a whole number", "write a number, as `version: 1`"),
+    "float_type": ("a number", "write a number, without quotes"),
+    "date_type": ("a date", "write it as 2026-09-24, without quotes"),
     "bool_type": ("true or false", "write true or false, without quotes"),
 }
 

@@ -74,7 +74,8 @@ def _where(group: Alike) -> str:
     first = group.first
     kernel = first.kernel + (" backward" if first.direction is Direction.BACKWARD else "")
     others = f" and {group.others} more" if group.others else ""
-    return f"{kernel} ({'x'.join(map(str, first.shape))} {first.dtype} {first.variant or 'all variants'}{others})"
+    parts = ["x".join(map(str, first.shape)), first.dtype, first.variant or "all variants"]  # a script has no shape
+    return f"{kernel} ({' '.join(part for part in parts if part)}{others})"
 
 
 def _more(count: int) -> Iterator[str]:

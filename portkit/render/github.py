@@ -106,8 +106,8 @@ _FOLD_END: Final = "</details>"
 def _sections(comparison: Comparison) -> list[_Section]:
     made = [
         _Section("\n\n".join(_head(comparison)), (), ""),
-        _grid(comparison),
         _gap_section(gaps(comparison.rows)),
+        _grid(comparison),
         *_finding_sections(alike(comparison.findings)),
         _warnings(comparison),
         _row_section(comparison),
@@ -131,11 +131,11 @@ def _head(comparison: Comparison) -> Iterator[str]:
 def _grid(comparison: Comparison) -> _Section:
     found = marks(comparison.rows)
     targets = [name for names in targets_by_platform(comparison.rows).values() for name in names]
-    pages = list(dict.fromkeys(page for page, _ in found))
+    pages = [each.page for each in kernel_summaries(comparison)]  # the worst first
     if not targets:
         return _Section("", (), "")
     rows = [_cells([inert(page), *(_marked(found.get((page, target), ())) for target in targets)]) for page in pages]
-    return _Section(_table_head(["kernel", *targets]), tuple(rows), "kernels")
+    return _Section("### Kernels by target\n\n" + _table_head(["kernel", *targets]), tuple(rows), "kernels")
 
 
 def _marked(of: Sequence[Mark]) -> str:
@@ -154,17 +154,17 @@ def _gap_section(found: Sequence[Gap]) -> _Section:
         _cells(
             [
                 _SIGNS[gap.standing],
-                inert(gap.page),
+                inert(gap.what),
                 gap.status.value,
+                inert(one_line(gap.cause or "")),
                 inert(", ".join(gap.targets)),
                 ", ".join(gap.evidence),
                 str(len(gap.rows)),
-                inert(one_line(gap.cause or "")),
             ]
         )
         for gap in found
     )
-    heads = ["", "kernel", "status", "targets", "evidence", "rows", "why"]
+    heads = ["", "kernel", "status", "why", "targets", "evidence", "rows"]
     return _Section("### Not good, and why\n\n" + _table_head(heads), tuple(rows), "kinds")
 
 

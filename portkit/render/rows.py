@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from portkit.analysis.rows import BY_EVIDENCE, ComparisonRow
+from portkit.analysis.row_figures import BY_EVIDENCE
+from portkit.analysis.rows import ComparisonRow
 from portkit.render.columns import (
     NONE,
     Column,

@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from portkit.analysis.sweep.depth import Chain
 from portkit.analysis.sweep.depth import Step as Depth
-from portkit.analysis.sweep.size import Crossover, Sizes
+from portkit.analysis.sweep.size import Crossover, MeasuredCrossover, Side, Sizes
 from portkit.model import Direction, Evidence, Ratio
 from portkit.render.savings import interval
 
@@ -96,14 +96,23 @@ def _meeting(each: Sizes) -> str:
     launches = f"launches saved {each.launches_saved} of {each.launch_us:.3g} µs"
     return (
         f"{each.kernel} {each.label} on {each.target}, {launches}, {each.copy_gbs:.0f} GB/s:\n"
-        f"  bytes win from {_from(each.crossover)}{graph}."
+        f"  bytes win from {_from(each.crossover)}{graph}{_on_events(each.measured_crossover)}."
     )
 
 
 def _from(found: Crossover | None) -> str:
+    return "no size: it saves no bytes or no launches" if found is None else _size_of(found)
+
+
+def _size_of(found: Crossover) -> str:
+    megabytes = f"{found.fused_bytes / 1e6:.1f} MB"
+    return megabytes if found.side is Side.AMONG else f"{found.side} {megabytes}"
+
+
+def _on_events(found: MeasuredCrossover | None) -> str:
     if found is None:
-        return "no size: it saves no bytes or no launches"
-    return f"{found.fused_bytes / 1e6:.1f} MB" + ("" if found.measured else " (beyond the sizes measured)")
+        return ""
+    return f"; by the measured gain from {_size_of(found.value)} [{_size_of(found.low)}, {_size_of(found.high)}]"
 
 
 def _more(chains: Sequence[Chain], sizes: Sequence[Sizes]) -> Iterator[str]:

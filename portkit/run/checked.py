@@ -29,6 +29,9 @@ from portkit.run.inputs import InputMaker
 from portkit.run.named import member, tensor
 from portkit.run.tree import named_tensors
 
+IMPORTS_ALONE = "mend the file so that it imports alone"
+"""What helps where a file that nobody put into a matrix does not."""
+
 _ELSEWHERE = frozenset({"torch", "triton", "portkit"})
 
 Import = Callable[[CaseSource], ModuleType]
@@ -124,7 +127,7 @@ def _with_generated(path: str, generated: Path) -> None:
 def _function(source: CaseSource, check: Check, load: Import) -> Callable[..., tuple[torch.Tensor, ...]]:
     if check.root is not None and check.root not in sys.path:
         sys.path.insert(0, check.root)
-    module = load(source)
+    module = _imported_module(source, load)
     found = member(module, check.function, str(source))
     if owner := _owner(module, check.function):
         return _method(owner, check, source)
@@ -137,6 +140,13 @@ def _function(source: CaseSource, check: Check, load: Import) -> Callable[..., t
         raise CaseError(f"{check.function} is no function", place=str(source), remedy="name a function or a kernel")
     _bind(found, check.arguments, source, check.function)
     return _calling(lambda given: found, check, source)
+
+
+def _imported_module(source: CaseSource, load: Import) -> ModuleType:
+    try:
+        return load(source)
+    except CaseError as error:
+        raise CaseError(error.message, place=error.place, remedy=IMPORTS_ALONE) from error
 
 
 def _owner(module: ModuleType, dotted: str) -> type | None:

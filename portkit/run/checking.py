@@ -116,7 +116,7 @@ def _with_generated(sources: Iterable[CaseSource], folder: Path, tell: Callable[
             continue
         tell("running the script on this GPU, for the kernels that torch.compile generates in it")
         answer = folder / str(number)
-        seen = seen_in_script(check.script, answer)
+        seen = seen_in_script(check.script, answer, lambda seconds: tell(f"the script still runs, {seconds:.0f} s"))
         if seen.launches:
             tell(
                 f"{len(seen.kernels)} kernels of torch.compile, generated for {seen.device}, are built for each target"

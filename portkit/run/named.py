@@ -48,12 +48,8 @@ def tensor(spec: TensorSpec, maker: InputMaker) -> torch.Tensor:
     """A random tensor as specified: floats uniform in [-1, 1), integers 0 or 1 where no bounds are named."""
     shape: Shape = (*spec.shape[:-2], *reversed(spec.shape[-2:])) if spec.transposed else spec.shape
     if getattr(torch, spec.dtype).is_floating_point:
-        value = maker.uniform(shape, spec.dtype, *_bounds(spec, -1.0, 1.0))
+        value = maker.uniform(shape, spec.dtype, *spec.bounds)
     else:
-        low, high = _bounds(spec, 0, 2)
+        low, high = spec.bounds
         value = maker.integers(shape, spec.dtype, int(low), int(high))
     return value.mT if spec.transposed else value
-
-
-def _bounds(spec: TensorSpec, low: float, high: float) -> tuple[float, float]:
-    return (low if spec.low is None else spec.low, high if spec.high is None else spec.high)

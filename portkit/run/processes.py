@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 from pathlib import Path
@@ -12,6 +13,18 @@ MARK: Final = "PORTKIT_SESSION"
 """Environment variable that every process of a session inherits."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel end this process once the one that started it is gone, however that ends.
+
+    Args:
+        parent: its process, which may have ended already.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
 
 
 def resident_bytes(pid: int) -> int:

@@ -9,7 +9,6 @@ cells after it go to a new worker. It stops with its parent.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import itertools
 import multiprocessing
@@ -60,13 +59,12 @@ from portkit.run.output import Output
 from portkit.run.portions import divide
 from portkit.run.preload import OFF, is_wanted, load_compiler
 from portkit.run.probes import unprobed
-from portkit.run.processes import describe_exit, resident_bytes
+from portkit.run.processes import describe_exit, end_with_parent, resident_bytes
 from portkit.run.scrub import scrub, tail
 from portkit.run.shim import answers_for
 from portkit.run.worker import work  # loads torch and Triton, once for all workers
 
 _FORK = multiprocessing.get_context("fork")
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _POLL_SECONDS = 0.25  # how often time and memory are looked at
 _KILL_SECONDS = 15.0  # a driver may hold a killed process for long; then it is left behind
 _LOG_LINES = 50
@@ -520,9 +518,7 @@ def cause_line(log: str) -> str | None:
 
 def _enter(supervisor: int, work: Callable[[], None], sink: int, *inherited: Connection) -> None:
     """First steps of a worker: die with the supervisor, write to the pipe, then work."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor:  # it died before we asked
-        os._exit(1)
+    end_with_parent(supervisor)
     os.setsid()  # so that a compiler's own children can be killed with it
     for end in inherited:
         end.close()

@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from portkit.errors import HostError
 from portkit.model import Build, Launch
+from portkit.run.sass import machine_code
 from portkit.run.scrub import scrub
 from portkit.store.texts import BLOB, STAGES, KernelTexts, pack
 
@@ -29,13 +31,15 @@ class TextsOfBuilds:
     def blob(self, build: Build | None) -> dict[str, bytes]:
         """The blob of a build's kernels by its name; none where there is nothing to keep."""
         launches = kept_launches(build) if build else ()
-        texts = {each.binary_hash: self._of(each.binary_hash) for each in launches if each.binary_hash in self._kernels}
+        texts = {each.binary_hash: self._of(each) for each in launches if each.binary_hash in self._kernels}
         return {BLOB: pack(texts)} if texts else {}
 
-    def _of(self, binary_hash: str) -> KernelTexts:
-        if binary_hash not in self._known:
-            self._known[binary_hash] = read_texts(self._kernels[binary_hash])
-        return self._known[binary_hash]
+    def _of(self, launch: Launch) -> KernelTexts:
+        name = launch.binary_hash
+        if name not in self._known:
+            spills = launch.resources.spill_bytes_per_thread > 0
+            self._known[name] = read_texts(self._kernels[name], spills=spills)
+        return self._known[name]
 
 
 def kept_launches(build: Build) -> tuple[Launch, ...]:
@@ -44,10 +48,21 @@ def kept_launches(build: Build) -> tuple[Launch, ...]:
     return (*build.counted, *(x for name, x in first.items() if name not in {y.kernel for y in build.counted}))
 
 
-def read_texts(kernel: Any) -> KernelTexts:
-    """Texts of one of Triton's compiled kernels, scrubbed."""
+def read_texts(kernel: Any, *, spills: bool = False) -> KernelTexts:
+    """Texts of one of Triton's compiled kernels, scrubbed.
+
+    Args:
+        kernel: as Triton gives it.
+        spills: whether its machine code is wanted, too, where no other text shows what it spills.
+    """
     found = {name: text for name, text in _stages(kernel).items() if isinstance(text, str)}
-    nulls = {name: f"longer than {LARGEST >> 20} Mi characters" for name, text in found.items() if len(text) > LARGEST}
+    nulls: dict[str, str] = {}
+    if spills and "cubin" in kernel.asm:
+        try:
+            found["sass"] = machine_code(kernel.asm["cubin"])
+        except HostError as error:
+            nulls["sass"] = str(error)
+    nulls |= {name: f"longer than {LARGEST >> 20} Mi characters" for name, text in found.items() if len(text) > LARGEST}
     file, line = _place(kernel)
     return KernelTexts(
         kernel=kernel.name,

@@ -43,6 +43,11 @@ class Row:
     counters: Counters | None = None  # of that record
 
     @property
+    def records(self) -> tuple[Record, ...]:
+        """All records of the cell and the evidence, the one that is shown first."""
+        return self.record, *self.other_runs
+
+    @property
     def spread(self) -> tuple[Record, ...]:
         """The record and its repetitions: what run-to-run and node-to-node spread are taken from."""
         return self.record, *(each for each in self.other_runs if why_apart(self.record, each) is None)
@@ -267,7 +272,7 @@ def _source_warnings(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         key = row.record.keys.cell_key
         cases[key] = row.record.cell.case
-        sources[key].update(record.keys.source_hash for record in (row.record, *row.other_runs))
+        sources[key].update(record.keys.source_hash for record in row.records)
     changed = collections.Counter(cases[key] for key, hashes in sources.items() if len(hashes) > 1)
     stale = collections.Counter(row.record.cell.case for row in rows if row.older_source)
     for case, cells in sorted(changed.items()):
@@ -297,7 +302,7 @@ def _triton_warnings(rows: Sequence[Row], drift: Sequence[Row]) -> Iterator[str]
 
 
 def _tritons(rows: Iterable[Row]) -> list[str]:
-    return in_order(record.triton for row in rows for record in (row.record, *row.other_runs))
+    return in_order(record.triton for row in rows for record in row.records)
 
 
 def in_order(versions: Iterable[str | None]) -> list[str]:
@@ -312,7 +317,7 @@ def _host_warnings(rows: Sequence[Row]) -> Iterator[str]:
         "toolchains": lambda record: record.keys.env_key,
     }
     for what, key in differs.items():
-        mixed = [row for row in measured if len({key(record) for record in (row.record, *row.other_runs)}) > 1]
+        mixed = [row for row in measured if len({key(record) for record in row.records}) > 1]
         if mixed:
             yield f"of several {what} the newest whole run is shown: {_count(len(mixed), 'measured row')}"
 

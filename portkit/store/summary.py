@@ -112,7 +112,7 @@ _KNOWN: Final = ("layout", "run_id", "started", "partial", "cell_key", "source_h
 def summary(dataset: Dataset) -> pl.DataFrame:
     """One row for every record of the merged reports, in the order of run, cell and evidence."""
     headers = {header.run_id: header for header in dataset.headers}
-    every = (record for row in (*dataset.rows, *dataset.drift) for record in (row.record, *row.other_runs))
+    every = (record for row in (*dataset.rows, *dataset.drift) for record in row.records)
     records = sorted(every, key=lambda record: (record.run_id, record.keys.cell_key, record.evidence.value))
     return summary_of(records, headers, dataset.partial)
 

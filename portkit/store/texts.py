@@ -31,6 +31,7 @@ STAGES: Final[Mapping[str, str]] = {
     "ttgir": "Triton's IR with layouts of the target",
     "llir": "optimised LLVM IR",
     "ptx": "NVIDIA's assembly",
+    "sass": "NVIDIA's machine code, of a kernel that spills",
     "amdgcn": "AMD's assembly",
 }
 """Texts of a kernel in the order in which they come about → what they are."""

@@ -1,5 +1,6 @@
 """Figures read from binaries, held against the vendors' own tools."""
 
+import collections
 import re
 import subprocess
 from pathlib import Path
@@ -15,9 +16,11 @@ from packaging.version import Version
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from portkit.errors import BinaryError
+from portkit.errors import BinaryError, HostError
 from portkit.model import Platform
 from portkit.run.binaries import read_resources
+from portkit.run.sass import machine_code
+from portkit.run.texts import read_texts
 
 CUOBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
 NVIDIA = [75, 80, 89, 90, 100, 120]
@@ -115,6 +118,32 @@ def test_cubin_figures_are_those_of_cuobjdump(arch, case, tmp_path):
         assert actual.spill_bytes_per_thread > 0
     if case == "scale":
         assert actual.spill_bytes_per_thread == 0
+
+
+@pytest.mark.parametrize("arch", [90, 120])
+def test_machine_code_is_that_of_cuobjdump_and_shows_spills(arch, tmp_path):
+    """ptxas keeps them out of PTX."""
+    cubin = compiled("spilling", GPUTarget("cuda", arch, 32)).asm["cubin"]
+    path = tmp_path / "kernel.cubin"
+    path.write_bytes(cubin)
+    dumped = subprocess.run([CUOBJDUMP, "-sass", path], capture_output=True, text=True, check=True).stdout
+    names = collections.Counter(re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\w+ +)?([A-Z][\w.]*)", dumped))
+    lines = machine_code(cubin).split("\n")
+    found = (re.match(r"  (?:@!?U?P\w+ +)?([A-Z][\w.]*)", line) for line in lines)
+    assert collections.Counter(each[1] for each in found if each) == names
+    assert names["STL"] > 0 or names["STL.64"] > 0 or names["STL.128"] > 0
+    assert "?trans" not in "".join(lines)
+
+
+def test_what_is_no_cubin_is_refused_with_the_words_of_nvdisasm():
+    with pytest.raises(HostError, match="nvdisasm"):
+        machine_code(b"no ELF")
+
+
+def test_the_machine_code_of_a_kernel_is_kept_where_it_spills():
+    kernel = compiled("spilling", GPUTarget("cuda", 90, 32))
+    assert "STL" in read_texts(kernel, spills=True).stages["sass"]
+    assert "sass" not in read_texts(kernel).stages
 
 
 @pytest.mark.parametrize("case", [*CASES, "product"])

@@ -11,6 +11,7 @@ import pytest
 from portkit.cli import main
 from portkit.errors import CaseError
 from portkit.run import checking
+from portkit.run.inductor import process
 from portkit.run.inductor.process import seen_in_script
 from portkit.run.inductor.seen import TensorForm, read_seen, write_seen
 
@@ -40,7 +41,8 @@ def test_a_launch_is_taken_with_its_source_and_arguments(taken):
 
 
 def test_generated_kernels_are_built_beside_the_scripts_own(taken, monkeypatch, tmp_path, capsys):
-    def seen(script, answer):
+    def seen(script, answer, still):
+        still(7.0)
         assert script == (str(SCRIPT),)
         write_seen(answer, taken)
         return taken
@@ -52,12 +54,16 @@ def test_generated_kernels_are_built_beside_the_scripts_own(taken, monkeypatch, 
     rows = {row["target"]: row for row in json.loads(said.out)["rows"]}
     assert (code, {row["status"] for row in rows.values()}) == (0, {"built"})
     assert {row["launches"] for row in rows.values()} == {2}
+    assert "the script still runs, 7 s" in said.err
     assert "1 kernels of torch.compile, generated for stand-in, are built for each target" in said.err
 
 
 @pytest.mark.slow
-def test_a_script_that_does_not_run_on_the_gpu_is_one_error(tmp_path):
-    script = tmp_path / "step.py"
+def test_a_script_that_does_not_run_on_the_gpu_is_one_error(tmp_path, monkeypatch):
+    script, told = tmp_path / "step.py", []
     script.write_text("raise OSError('no such data')", encoding="utf-8")
+    monkeypatch.setattr(process, "STILL_SECONDS", 0.5)
     with pytest.raises(CaseError, match=r"does not run on this GPU: exit 1[\s\S]*no such data"):
-        seen_in_script((str(script),), tmp_path / "answer")
+        seen_in_script((str(script),), tmp_path / "answer", told.append)
+    assert told == sorted(told)
+    assert told[0] >= 0.5

@@ -1,10 +1,13 @@
 """portkit toggle at work on a CPU: models that are right, wrong, random, broken, and processes that die."""
 
 import json
+import os
+import signal
 import sys
 import textwrap
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -165,6 +168,7 @@ def test_a_random_model_is_not_judged(models):
         ("build", ("f32[4,17]",), "does not run on these inputs: RuntimeError", "--input"),
         ("build", ("bf16[4,16]",), "does not run on these inputs: RuntimeError", "in the dtype of its weights"),
         ("build", ("z=f32[4,16]",), "unexpected keyword argument 'z'", "--input NAME="),
+        ("build", ("f32[1000000,1000000]",), "inputs of 3,725.3 GiB can't be made on cpu", "smaller ones"),
     ],
 )
 def test_models_that_cannot_be_used(models, function, inputs, wrong, right):
@@ -187,7 +191,7 @@ def test_a_variant_may_patch_what_the_model_is_made_of(models):
     assert slow.wall.median_ms > 20
     assert "ZeroDivisionError" in broken.failed
     assert dead.failed == "its process ended with signal SIGABRT"
-    assert missing.failed == "has no missing"
+    assert missing.failed == f"{models}:missing: has no missing"
 
 
 EXAMPLES = Path(portkit.__file__).parents[1] / "examples"
@@ -295,6 +299,12 @@ def test_the_judge_refuses_one_wrong_element_and_takes_rounding(dtype, off):
 def test_a_process_that_ends_or_does_not(models, function, limit, told):
     with pytest.raises(CaseError, match=told):
         toggle(request(models, function), limit, lambda text: None)
+
+
+def test_a_request_to_end_leaves_no_process_behind(models):
+    with pytest.raises(KeyboardInterrupt):
+        toggle(request(models, "hangs"), 60, lambda text: os.kill(os.getpid(), signal.SIGTERM))
+    assert not psutil.Process().children(recursive=True)
 
 
 def test_what_takes_long_is_said_to_be_under_way(monkeypatch):

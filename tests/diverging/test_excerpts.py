@@ -39,29 +39,25 @@ def kept(report, content):
     return address
 
 
-SPILLS = {"PK101", "PK102"}
-"""Rules whose cause on NVIDIA is ptxas, behind the last text."""
-
-
 def test_what_a_finding_says_stands_in_a_text_where_it_holds(dataset, results):
     source = Excerpts(dataset)
     cells = [row.record.cell for row in dataset.rows if BLOB in row.record.blobs]
-    seen = set()
+    seen, stages = set(), set()
     for each in findings(dataset, catalog=CATALOG):
         if each.rule not in LOOKS:
             continue
         seen.add(each.rule)
         built = {x.target for x in cells if (x.case, x.variant) == (each.kernel, each.variant or x.variant)}
         built &= set(each.targets)
-        if each.rule in SPILLS:
-            built = {target for target in built if CATALOG.get(target).architecture.name.startswith("gfx")}
         found = source.of(each)
         assert [x.holds for x in found if x.holds] == [True] * bool(built), each
         for excerpt in found:
             check(each, excerpt)
+            stages.add(excerpt.stage)
     assert seen <= IN_TABLE
     if ROWS[0].triton == TRITON and {row for row in ROWS if not row.slow} <= set(results):
         assert seen == IN_TABLE
+        assert {"ptx", "sass", "amdgcn"} <= stages
 
 
 def check(finding, excerpt):

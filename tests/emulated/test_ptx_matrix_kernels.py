@@ -8,6 +8,7 @@ from compiled import build, from_bf16, to_bf16
 
 from portkit.emulate.core.smallfloats import E2M1, E4M3, E5M2, scale_of
 
+VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
 EIGHT_BITS = {"fp8e4nv": E4M3, "fp8e5": E5M2}
 
 
@@ -156,7 +157,7 @@ def check_descriptors(architecture, kind, specialised):
 def test_products_by_tensor_descriptors(architecture, specialised):
     text = check_descriptors(architecture, "bf16", specialised)
     assert "cp.async.bulk.tensor.2d" in text
-    assert ("setmaxnreg" in text) == specialised
+    assert ("setmaxnreg" in text) == (specialised and (architecture == "sm_90" or VERSION >= (3, 6)))
 
 
 @pytest.mark.slow
@@ -173,12 +174,16 @@ SCALED = [("e4m3", 1, 32, "u8"), ("e2m1", 2, 32, "u8"), ("e2m1", 2, 16, "fp8e4nv
 @pytest.mark.parametrize("architecture", ["sm_100", "sm_120"])
 @pytest.mark.parametrize(("kind", "per", "run", "scale"), SCALED)
 def test_block_scaled_products(architecture, kind, per, run, scale):
+    """Triton 3.5 multiplies by the scales itself on sm_120, and has no code for those of 8-bit floats."""
+    early = architecture == "sm_120" and VERSION < (3, 6)
+    if early and scale == "fp8e4nv":
+        pytest.skip("Triton 3.5 fails to compile it")
     element = "*u8" if kind == "e2m1" else "*fp8e4nv"
     names = {"a_ptr": element, "b_ptr": element, "p_ptr": f"*{scale}", "q_ptr": f"*{scale}"}
     signature = {**names, "c_ptr": "*fp32", "N": "i32", "K": "i32"}
     constants = {"FORMAT": kind, "PER": per, "RUN": run, "B": 128}
     built = build(scaled, architecture, signature, constants)
-    assert "block_scale" in built.text
+    assert ("block_scale" in built.text) is not early
     rng, depth = np.random.default_rng(2), 256
     (a, x), (b, y) = (scaled_operand(rng, kind, depth) for _ in range(2))
     (p, u), (q, v) = (scales(rng, scale, depth // run) for _ in range(2))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fleet_files import Project, played_python
+from slurm_accounting import no_accounting
 from slurm_cluster import Cluster, missing
 from ssh_daemon import Daemon, no_daemon
 
@@ -21,7 +22,19 @@ def cluster(tmp_path_factory):
     """Four nodes of three SKUs."""
     if why := missing():
         pytest.skip(why)
-    slurm = Cluster(tmp_path_factory.mktemp("slurm"), NODES)
+    yield from running(Cluster(tmp_path_factory.mktemp("slurm"), NODES))
+
+
+@pytest.fixture(scope="module")
+def accounted(tmp_path_factory):
+    """Three nodes of three SKUs, and accounting."""
+    if why := missing() or no_accounting():
+        pytest.skip(why)
+    nodes = {"n1": "h200", "n2": "mi300x", "n3": "b200"}
+    yield from running(Cluster(tmp_path_factory.mktemp("slurm"), nodes, accounting=True))
+
+
+def running(slurm):
     try:
         yield slurm.start()
     finally:

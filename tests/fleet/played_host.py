@@ -1,7 +1,8 @@
 """Plays a host's interpreter for a job: answers the preflight, and writes a report as a run would, without torch.
 
 Variables say how: PLAYED_GPUS (visible SKUs, with commas), PLAYED_CELLS, PLAYED_TIMEOUTS (cells that are over their
-limit), PLAYED_STOP_AFTER (records after which it does nothing more, as long as PLAYED_STOP_FILE is there),
+limit), PLAYED_STOP_AFTER (records after which it does nothing more for PLAYED_STOP_SECONDS, as long as PLAYED_STOP_FILE
+is there),
 PLAYED_NONCE (word of the header), PLAYED_DEAF (no signal but SIGKILL ends it), PLAYED_CODE (of pytest),
 PLAYED_LEAVE (file for the number of a process that is left running).
 """
@@ -60,7 +61,7 @@ def benchmark():
         outcome = Outcome(Status.TIMEOUT if failed else Status.BUILT, message="over 900 s" if failed else "")
         journal.append(record(run=run, target=target, shape=(index + 1, 64), outcome=outcome))
         if index + 1 == stop and Path(variable("STOP_FILE", "/")).exists():
-            time.sleep(600)
+            time.sleep(float(variable("STOP_SECONDS", "600")))
     journal.finish()
     print("a line of pytest")
     return int(variable("CODE", "0"))

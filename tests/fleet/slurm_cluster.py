@@ -1,4 +1,7 @@
-"""A real Slurm on this host: munged, slurmctld and one slurmd a node, each with ports of its own on loopback."""
+"""A real Slurm on this host: munged, slurmctld and one slurmd a node, each with ports of its own on loopback.
+
+With accounting there are slurmdbd and its database, too, and then ``sacct`` answers.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ import secrets
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slurm_accounting import SLURM_CONF, start_accounting
 from waiting import absent, search_path, until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
@@ -64,14 +68,21 @@ class Cluster:
 
     folder: Path
     nodes: Mapping[str, str]  # node → SKU
+    accounting: bool = False
     _daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self) -> Cluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in ("state", *(f"spool-{node}" for node in self.nodes)):
             (self.folder / name).mkdir()
-        self._write_configuration()
+        database, accountant, *ports = _free_ports(3 + len(self.nodes))
+        self._write_configuration(
+            ports, SLURM_CONF.format(folder=self.folder, port=accountant) if self.accounting else ""
+        )
         self._start_munge()
+        if self.accounting:
+            start_accounting(self.folder, database, accountant, self._run)
+            self.ask("sacctmgr", "--immediate", "add", "cluster", "portkit")
         self._run("slurmctld", "slurmctld", "-D", "-c")
         for node in self.nodes:
             self.start_node(node)
@@ -80,7 +91,11 @@ class Cluster:
         return self
 
     def environment(self) -> dict[str, str]:
-        return os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": search_path()}
+        return os.environ | {"SLURM_CONF": str(self._configuration), "PATH": search_path()}
+
+    @property
+    def _configuration(self) -> Path:
+        return self.folder / "slurm.conf"
 
     def ask(self, *command: str) -> str:
         done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=30, check=False)
@@ -92,7 +107,7 @@ class Cluster:
     def kill_node(self, node: str) -> None:
         """What a loss of power leaves: neither the daemon nor any process of its jobs, and nobody told of it."""
         daemon = self._daemons.pop(node)
-        lost = [daemon.pid, *_processes_of(node)]
+        lost = [daemon.pid, *self._processes_of(node)]
         for signum in (signal.SIGSTOP, signal.SIGKILL):  # all at once: a watcher that lives on would tell
             for pid in lost:
                 _kill(pid, signum)
@@ -108,21 +123,34 @@ class Cluster:
         until(self._all_idle, 60, self._why_not)
 
     def stop(self) -> None:
-        self.ask("scancel", "--user=root", "--full", "--signal=KILL")
-        for daemon in reversed(self._daemons.values()):
+        if "slurmctld" in self._daemons:
+            self.ask("scancel", "--user=root", "--full", "--signal=KILL")
+        for daemon in reversed(self._daemons.values()):  # one by one: the controller tells the accounting what it knows
             daemon.terminate()
-        for daemon in self._daemons.values():
             try:
                 daemon.wait(10)
             except subprocess.TimeoutExpired:
                 daemon.kill()
         for node in self.nodes:
-            for pid in _processes_of(node):
+            for pid in self._processes_of(node):
                 _kill(pid)
 
-    def _write_configuration(self) -> None:
-        ports = _free_ports(1 + len(self.nodes))
-        conf = _CONF.format(controller=ports[0], folder=self.folder)
+    def _processes_of(self, node: str) -> list[int]:
+        """Processes of this cluster's jobs on a node, and those that watch over them."""
+        entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return [int(entry.name) for entry in entries if self._is_of_job(entry, node) or self._watches(entry, node)]
+
+    def _is_of_job(self, process: Path, node: str) -> bool:
+        marks = {f"SLURMD_NODENAME={node}", f"SLURM_CONF={self._configuration}"}
+        return marks <= set(_read(process / "environ").split("\0"))
+
+    def _watches(self, process: Path, node: str) -> bool:
+        """Whether it is a slurmstepd of the node; one wipes its own environment, and has the node's log open."""
+        log = str(self.folder / f"slurmd-{node}.log")
+        return "slurmstepd" in _read(process / "comm") and log in _open_files(process)
+
+    def _write_configuration(self, ports: Sequence[int], more: str) -> None:
+        conf = _CONF.format(controller=ports[0], folder=self.folder) + more
         gres = ""
         for port, (node, sku) in zip(ports[1:], self.nodes.items(), strict=True):
             conf += f"NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=2 Gres=gpu:{sku}:1\n"
@@ -130,7 +158,7 @@ class Cluster:
         for sku in dict.fromkeys(self.nodes.values()):
             own = ",".join(node for node, its in self.nodes.items() if its == sku)
             conf += f"PartitionName={sku} Nodes={own} MaxTime=INFINITE State=UP\n"
-        (self.folder / "slurm.conf").write_text(conf)
+        self._configuration.write_text(conf)
         (self.folder / "gres.conf").write_text(gres)
 
     def _start_munge(self) -> None:
@@ -166,19 +194,17 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _processes_of(node: str) -> set[int]:
-    """Processes of the jobs on a node, and those that watch over them."""
-    entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    jobs = {int(entry.name) for entry in entries if f"SLURMD_NODENAME={node}" in _read(entry / "environ").split("\0")}
-    parents = {int(_read(Path("/proc", str(pid), "stat")).rpartition(") ")[2].split()[1]) for pid in jobs}
-    return jobs | {pid for pid in parents if "slurmstepd" in _read(Path("/proc", str(pid), "comm"))}
-
-
 def _read(path: Path) -> str:
     try:
         return path.read_bytes().decode(errors="replace")
     except OSError:
-        return ") x 0"
+        return ""
+
+
+def _open_files(process: Path) -> set[str]:
+    with contextlib.suppress(OSError):
+        return {str(entry.readlink()) for entry in (process / "fd").iterdir()}
+    return set()
 
 
 def _kill(pid: int, signum: int = signal.SIGKILL) -> None:

@@ -1,5 +1,6 @@
 """Jobs on a real Slurm: one that comes to its end, absent SKUs, and a node that is lost."""
 
+import signal
 import time
 
 import pytest
@@ -69,6 +70,37 @@ def test_lost_node_is_named_and_the_job_goes_to_another(slurm, played, tmp_path)
     partial = read_report(played.run / "reports" / first["reports"][0])
     assert len(partial.records) == 2
     assert "reports merged: 2" in ran.out
+
+
+@pytest.mark.slow
+def test_job_goes_on_without_its_driver_and_resume_waits_for_it(slurm, played, tmp_path):
+    stop = tmp_path / "stop"
+    stop.touch()
+    variables = {"PLAYED_STOP_AFTER": "1", "PLAYED_STOP_FILE": str(stop), "PLAYED_STOP_SECONDS": "15"}
+    played.write([place("h200", count=0, env=variables)])
+    process = played.start("run")
+    until_records(played, slurm, 1)
+    process.send_signal(signal.SIGKILL)
+    ended(process)
+    resumed = played.fleet("resume")
+    (attempt,) = played.attempts()
+    assert "has not ended, waits for it: Slurm: RUNNING on n1" in resumed.err
+    assert (attempt["cause"], attempt["records"], resumed.code) == ("done", 3, 0), resumed
+
+
+@pytest.mark.slow
+def test_stopped_driver_cancels_its_jobs(slurm, played, tmp_path):
+    stop = tmp_path / "stop"
+    stop.touch()
+    variables = {"PLAYED_STOP_AFTER": "1", "PLAYED_STOP_FILE": str(stop)}
+    played.write([place("h200", count=0, env=variables)])
+    process = played.start("run")
+    until_records(played, slurm, 1)
+    process.send_signal(signal.SIGTERM)
+    stopped = ended(process)
+    (attempt,) = played.attempts()
+    assert (attempt["cause"], attempt["records"], stopped.code) == ("cancelled", 1, 130), stopped
+    assert attempt["why"].startswith("Slurm: CANCELLED on n1")
 
 
 def until_records(project, slurm, count, seconds=60):

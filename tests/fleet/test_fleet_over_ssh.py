@@ -80,6 +80,21 @@ def test_job_that_hangs_is_ended_by_itself(played, place):
 
 
 @pytest.mark.slow
+def test_job_that_outlasts_every_limit_is_ended_from_outside(played, place, monkeypatch):
+    """ReFrame's ssh backend has no limit of time; here the job's own is far away."""
+    monkeypatch.setattr("portkit.fleet.drive.outer_seconds", lambda _fleet: 6)
+    played.write([place(env={"PLAYED_STOP_AFTER": "1"})])
+    fleet = read_fleet(played.folder / "fleet.yaml")
+    run = create_run(played.folder / "runs", fleet, list(chosen(fleet, ())))
+    collect_source(fleet, run.source)
+    Driver(run, fleet, print).carry_out(run.jobs())
+    (attempt,) = run.attempts()
+    assert (attempt.cause, attempt.records) == ("timeout", 1), attempt
+    assert attempt.why == "gave no sign within its limit, in the stage run; the connection was ended"
+    assert not os.path.lexists(place_on_host(attempt.nonce))
+
+
+@pytest.mark.slow
 def test_stopped_driver_keeps_what_there_is_and_resume_goes_on(played, place, tmp_path):
     stop = tmp_path / "stop"
     stop.touch()

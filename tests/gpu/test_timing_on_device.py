@@ -12,7 +12,7 @@ from portkit.run.device_state import open_monitor
 from portkit.run.timing import engine
 from portkit.run.timing.engine import Options, measure
 from portkit.run.timing.events import held, hold_for, sample_rounds
-from portkit.run.timing.flush import evicts, flush_size, make_flush
+from portkit.run.timing.flush import evicts, flush_size, make_flush, read_to_be_kept
 from portkit.run.timing.overhead import event_overhead_us
 from portkit.run.timing.places import at_places
 from portkit.run.timing.summary import summarize
@@ -54,7 +54,9 @@ def test_kernels_copies_and_fills_count(flush):
         y.copy_(x)
         y.zero_()
 
-    assert {one["call"].kernels for one in trace_rounds([{"call": call}] * 5, flush)} == {3}
+    rounds = trace_rounds([{"call": call}] * 5, flush)
+    assert {(one["call"].kernels, one["call"].copies) for one in rounds} == {(3, 2)}
+    assert all(0 < one["call"].copied_ms < one["call"].milliseconds for one in rounds)
 
 
 def test_kernels_of_other_streams_belong_to_their_call(flush):
@@ -119,6 +121,21 @@ def test_the_flush_evicts_and_less_than_a_flush_does_not(flush):
     assert evicts(make_flush(MIB)) is False
 
 
+@pytest.mark.skipif(torch.version.hip is not None, reason="no load of AMD's asks that a line be kept")
+def test_reads_alone_leave_what_was_to_be_kept(flush):
+    assert evicts(flush.read) is False
+
+
+def test_a_function_does_not_feel_what_the_one_before_had_kept(flush):
+    """Softmax of torch reads its rows twice, and takes an eighth longer with half of the L2 cache taken."""
+    x, other = torch.rand(1024, 32768, device="cuda"), torch.zeros(32 * MIB, dtype=torch.int32, device="cuda")
+    keep = {"keep": lambda: read_to_be_kept(other), "softmax": lambda: torch.softmax(x, -1)}
+    leave = {"leave": lambda: torch.amax(other), "softmax": lambda: torch.softmax(x, -1)}
+    rounds = trace_rounds([keep, leave] * 30, flush)
+    after = [statistics.median(one["softmax"].milliseconds for one in each) for each in (rounds[::2], rounds[1::2])]
+    assert after[0] == pytest.approx(after[1], rel=0.02)
+
+
 def test_no_sample_waits_for_the_host(flush):
     """A call that takes the host much longer than the device is timed as the device sees it."""
     x = torch.ones(1024, device="cuda")
@@ -128,9 +145,9 @@ def test_no_sample_waits_for_the_host(flush):
         x.add_(1)
 
     call = {"fused": slow_host}
-    hold = hold_for(call, lambda _: flush())
+    hold = hold_for(call, lambda _: flush.read())
     assert hold.longest_ms > 1
-    rounds = sample_rounds([call] * 20, held(hold, lambda _: flush()))
+    rounds = sample_rounds([call] * 20, held(hold, lambda _: flush.read(), flush.let_go))
     assert statistics.median(one["fused"].milliseconds for one in rounds) < 0.02
     assert sum(one["fused"].late for one in rounds) <= 2
 

@@ -11,7 +11,7 @@ import pytest
 
 from portkit.errors import HostError
 from portkit.model import DeviceState
-from portkit.run.timing import statistics, trace
+from portkit.run.timing import rounds, statistics, trace
 from portkit.run.timing.asked import parse_modes
 from portkit.run.timing.readings import named, throttle_reasons
 from portkit.run.timing.rounds import Bounds, until_settled
@@ -171,6 +171,15 @@ def test_a_time_limit_ends_it_after_ten_rounds_and_is_said():
     assert (len(done.rounds), done.settled) == (10, False)  # too few to say that they are known
 
 
+def test_long_rounds_do_not_go_far_past_the_time_limit(monkeypatch):
+    now = iter(range(1000))  # a second goes by between two looks at the clock
+    monkeypatch.setattr(rounds.time, "perf_counter", lambda: next(now))
+    sample, asked = sampled(iter([1.0, 2.0] * 1000))
+    until_settled(sample, float, Bounds(seconds=4, fewest=10, step=25))
+    # After 10 rounds in a second 3 s are left, after 35 in two 2 s, after 60 in three one.
+    assert asked == [10, 25, 25, 20]
+
+
 def test_the_most_rounds_end_it():
     sample, asked = sampled(iter([1.0, 2.0] * 1000))
     done = until_settled(sample, float, Bounds(seconds=60, least=20, most=45, step=10))
@@ -204,6 +213,17 @@ def test_a_marker_is_known_by_the_name_of_its_descriptor():
     assert trace._activity(event) == Activity(MARKER, 7, 1, 2)
 
 
+def test_copies_and_fills_are_told_apart_from_kernels():
+    """As CUPTI names them and as roctracer does; a kernel that fills is a kernel."""
+    copies = activities("Memcpy DtoD (Device -> Device)", "Memset (Device)", "CopyDeviceToDevice", "FillBuffer")
+    kernels = activities(
+        "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>", "Memories"
+    )
+    found = trace._sum([*copies, *kernels])
+    assert (found.kernels, found.milliseconds) == (6, 0.006)
+    assert (found.copies, found.copied_ms) == (4, 0.004)
+
+
 def test_a_call_without_kernels_has_none():
     assert split(activities("flush", MARKER, MARKER), 1) == [[]]
 
@@ -230,6 +250,13 @@ def test_the_marker_has_the_name_that_is_looked_for():
 def samples(**changed):
     times = {"fused": (2.0,) * 7, "eager": (5.0, 6.0, 7.0, 5.0, 6.0, 7.0, 6.0)}
     return Samples(**{"milliseconds": {"events": times}, "flush_bytes": 64, "warmup": 3, **changed})
+
+
+def test_summary_tells_how_many_copies_a_call_made_and_their_median_time():
+    made = samples(copies={"eager": (2,) * 3, "fused": (0, 1, 0)}, copied_ms={"eager": (1.0, 3.0, 2.0)})
+    timing, _ = summarize(Samples.from_json(made.to_json()))
+    assert (timing.baselines["eager"].copies, timing.baselines["eager"].copied_ms) == (2, 2.0)
+    assert (timing.fused.copies, timing.fused.copied_ms) == (None, None)
 
 
 def test_summary_keeps_samples_apart_and_divides_medians():

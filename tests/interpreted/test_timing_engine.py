@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import itertools
 from collections import Counter
@@ -11,10 +12,11 @@ import pytest
 import torch
 
 from portkit.model import DeviceState
-from portkit.run.timing import engine, events, flush, modes
+from portkit.run.timing import engine, events, flush, kept_lines, modes
 from portkit.run.timing.engine import Options, measure
 from portkit.run.timing.events import LEAST_HOLD_MS, MOST_HOLD_MS, Hold, Sample, held, hold_for
 from portkit.run.timing.flush import Flush
+from portkit.run.timing.kept_lines import nvidia
 from portkit.run.timing.order import drawn, orders
 from portkit.run.timing.places import COPIES, RESULTS, at_places, results_that_fit, scattered
 from portkit.run.timing.summary import summarize
@@ -48,6 +50,7 @@ def device(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(engine, "make_flush", lambda nbytes: Flush(torch.ones(nbytes // 4)))
+    monkeypatch.setattr(kept_lines, "let_go", lambda: done.append("let go"))
     monkeypatch.setattr(engine, "hold_for", lambda functions, before: Hold(dict.fromkeys(functions, 0.25), 1.0))
     monkeypatch.setattr(engine, "sample_rounds", sampled)
     monkeypatch.setattr(engine, "trace_rounds", traced)
@@ -62,11 +65,11 @@ def functions(*names):
 
 def test_both_clocks_are_taken_apart_and_modes_are_not(device):
     samples = measure([functions("fused", "slow")], Options(1024), Monitor())
-    assert device == ["events"] * 50 + ["trace"] * 60
+    assert device == ["events"] * 50 + ["trace"] * 50
     assert set(samples.milliseconds) == {"events", "trace"}
     assert samples.late == {"fused": 0, "slow": 50}
     assert samples.hold_ms == {"events": 0.25}
-    assert samples.kernels["fused"] == (2,) * 60
+    assert samples.kernels["fused"] == (2,) * 50
     assert (samples.settled, samples.flush_bytes, samples.warmup) == (True, 1024, 3)
     assert (samples.places, samples.results) == (1, 2)
 
@@ -300,8 +303,9 @@ def test_a_hold_doubles_while_samples_are_late(host):
 def test_a_hold_comes_before_what_cools_the_caches(monkeypatch):
     done = []
     monkeypatch.setattr(torch.cuda, "_sleep", done.append)
-    held(Hold({"fused": 0.25}, 1_000_000), lambda call: done.append("flush"))("fused", lambda: None)
-    assert done == [250_000, "flush"]
+    hold = Hold({"fused": 0.25}, 1_000_000)
+    held(hold, lambda call: done.append("flush"), lambda: done.append("let go"))("fused", lambda: None)
+    assert done == ["let go", 250_000, "flush"]
 
 
 def test_one_pause_of_the_host_does_not_count(monkeypatch):
@@ -333,18 +337,79 @@ def test_a_function_that_no_graph_can_hold_is_told_apart(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("warm", "cold", "flushed", "answer"),
+    ("warm", "cold", "flushed", "kept", "answer"),
     [
-        (0.33, 0.73, 0.73, True),
-        (0.33, 0.73, 0.70, True),
-        (0.33, 0.73, 0.68, False),  # seven eighths of the way: some of it is still there
-        (0.33, 0.73, 0.33, False),
-        (0.33, 0.36, 0.36, None),  # warm and cold look alike
+        (0.33, 0.73, 0.73, 0.73, True),
+        (0.33, 0.73, 0.70, 0.70, True),
+        (0.33, 0.73, 0.68, 0.73, False),  # seven eighths of the way: some of it is still there
+        (0.33, 0.73, 0.33, 0.33, False),
+        (0.33, 0.73, 0.71, 0.40, False),  # what was to be kept is still there
+        (0.33, 0.36, 0.36, 0.36, None),  # warm and cold look alike
     ],
 )
-def test_evicted_is_what_comes_near_to_cold(monkeypatch, warm, cold, flushed, answer):
-    times = iter([warm, cold, flushed])
+def test_evicted_is_what_comes_near_to_cold(monkeypatch, warm, cold, flushed, kept, answer):
+    times = iter([warm, cold, flushed, kept])
+    readers = []
+
+    def latency_ms(buffer, before, reader=None):
+        readers.append(reader)
+        return next(times)
+
     monkeypatch.setattr(torch, "zeros", lambda *shape, **given: None)
     monkeypatch.setattr(flush, "make_flush", lambda nbytes: None)
-    monkeypatch.setattr(flush, "latency_ms", lambda buffer, before: next(times))
+    monkeypatch.setattr(flush, "latency_ms", latency_ms)
     assert flush.evicts(lambda: None) is answer
+    assert answer is None or readers[2:] == [torch.amax, flush.read_to_be_kept]
+
+
+class Library:
+    """Stands for the driver: answers with a code, and counts how often it was asked."""
+
+    def __init__(self, code):
+        self.asked = 0
+        self._code = code
+
+    @property
+    def cuCtxResetPersistingL2Cache(self):  # noqa: N802 (the driver's name)
+        def reset():
+            self.asked += 1
+            return self._code
+
+        return reset
+
+
+@pytest.mark.parametrize(("code", "done"), [(0, True), (801, False)])  # 801: CUDA_ERROR_NOT_SUPPORTED
+def test_the_driver_is_asked_each_time_to_let_kept_lines_go(monkeypatch, code, done):
+    driver = Library(code)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: {"libcuda.so.1": driver}[name])
+    nvidia._call.cache_clear()
+    try:
+        assert [kept_lines.let_go(), kept_lines.let_go()] == [done, done]
+        assert driver.asked == 2
+        monkeypatch.setattr(torch.version, "hip", "6.3")
+        assert kept_lines.let_go() is False
+        assert driver.asked == 2
+    finally:
+        nvidia._call.cache_clear()
+
+
+@pytest.mark.parametrize("library", [OSError("libcuda.so.1: cannot open shared object file"), AttributeError("old")])
+def test_a_driver_without_the_call_keeps_its_lines(monkeypatch, library):
+    def load(name):
+        raise library
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    nvidia._call.cache_clear()
+    try:
+        assert kept_lines.let_go() is False
+    finally:
+        nvidia._call.cache_clear()
+
+
+def test_a_flush_lets_go_while_the_device_is_idle_and_then_reads(monkeypatch):
+    done = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: done.append("idle"))
+    monkeypatch.setattr(kept_lines, "let_go", lambda: done.append("let go"))
+    monkeypatch.setattr(torch, "amax", lambda buffer: done.append("read"))
+    Flush(torch.ones(1), reads=2)()
+    assert done == ["idle", "let go", "read", "read"]

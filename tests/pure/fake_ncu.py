@@ -3,6 +3,7 @@
 Run as ``ncu``; the environment variable FAKE_NCU says what goes wrong, as JSON:
 
     version   that it tells
+    help      what it says of its options
     says      lines of its own before the table, such as an error
     rows      whether there is a table (true)
     cut       characters taken off the table's end
@@ -91,6 +92,9 @@ def main():
         print(
             f"NVIDIA (R) Nsight Compute Command Line Profiler\nVersion {wrong.get('version', '2025.3.1.0')} (build 1)"
         )
+        return 0
+    if sys.argv[1:] == ["--help"]:
+        print(wrong.get("help", "  --disable-extra-suffixes              Collect what is asked for alone.\n"))
         return 0
     folder, log = Path(sys.argv[-2]), given("--log-file")
     program = subprocess.Popen(["sleep", "600"])

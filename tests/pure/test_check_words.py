@@ -30,6 +30,8 @@ from portkit.plan.scan import scan
         ("i64[8] < 32000", TensorSpec((8,), "int64", high=32000)),
         ("-1 <= f16[4] < 2.5", TensorSpec((4,), "float16", -1, 2.5)),
         ("bf16[4,8].T", TensorSpec((4, 8), "bfloat16", transposed=True)),
+        ("bf16[4,8].T.T", TensorSpec((4, 8), "bfloat16")),
+        ("-128 <= i8[4] < 128", TensorSpec((4,), "int8", -128, 128)),
         ("torch.bfloat16", DtypeSpec("bfloat16")),
         ("1e-6", 1e-6),
         ("-3", -3),
@@ -53,6 +55,11 @@ def test_values(text, value):
         ("bf16[-1]", "shape of other things than whole numbers"),
         ("f32[8].T", "transposes what has no two axes"),
         ("f32[8] > 3", "has no bounds of the form"),
+        ("5 <= f32[8] < 2", "has no value from 5 to below 2"),
+        ("i32[8] < 0", "has no value from 0 to below 0"),
+        ("0 <= i64[8] < 2.5", "has bounds that are no whole numbers, as int64 has"),
+        ("-5 <= u8[8] < 5", "has bounds past those of uint8, 0 to below 256"),
+        ("f32[4000000000,4000000000]", "is larger than any address reaches"),
         ("__import__('os').system('true')", "is no value"),
         ("open('x')", "is no value"),
         ("a b", "is no value"),
@@ -176,6 +183,18 @@ def test_places(file):
         ("portkit.nothing", "package portkit has no module portkit.nothing"),
     ):
         with pytest.raises(CaseError, match=message):
+            read_place(text)
+
+
+def test_what_is_meant_by_a_name_that_is_no_module(file, monkeypatch):
+    monkeypatch.chdir(file.parent)
+    (file.parent / "folder").mkdir()
+    for text, right in (
+        (file.stem, f"write {file.name}"),
+        ("folder", r"write folder/FILE\.py"),
+        ("./folder", "a folder"),
+    ):
+        with pytest.raises(CaseError, match=right):
             read_place(text)
 
 

@@ -16,12 +16,12 @@ SCRIPT = Path(portkit.__file__).parent.parent / "scripts" / "compare_clocks.py"
 COUNTED = Counted(1, 0.1, None, None, None, "k", None, None, None, None, None, None, None)
 
 
-def report(folder, *, trace_us, profiler_us, kernels=1, counted=1, idle_us=None):
+def report(folder, *, trace_us, profiler_us, kernels=1, counted=1, idle_us=None, copies=None, copied_us=None):
     """A report of one cell, traced and counted."""
     clock = Clock(trace_us / 1e3, trace_us / 1e3, trace_us / 1e3, 20)
-    timing = dataclasses.replace(
-        factories.timing(), fused=Timed(events=clock, trace=clock, kernels=kernels), baselines={}, speedup={}
-    )
+    copied = None if copied_us is None else copied_us / 1e3
+    fused = Timed(events=clock, trace=clock, kernels=kernels, copies=copies, copied_ms=copied)
+    timing = dataclasses.replace(factories.timing(), fused=fused, baselines={}, speedup={})
     header = factories.header()
     journal = Journal.create(folder, header)
     record = journal.append(factories.record(Evidence.MEASURED, run=header, timing=timing))
@@ -72,6 +72,15 @@ def test_a_kernel_that_was_not_traced_does_not_agree(tmp_path, kernels, counted,
     done = compare(report(tmp_path, trace_us=100, profiler_us=100, kernels=kernels, counted=counted))
     assert done.returncode == code
     assert f"{kernels}/{counted}" in done.stdout
+
+
+@pytest.mark.parametrize(("trace_us", "copies", "code"), [(131, 1, 0), (135, 1, 1), (131, 0, 1)])
+def test_copies_are_taken_off_the_trace_for_the_profiler_sees_none(tmp_path, trace_us, copies, code):
+    path = report(tmp_path, trace_us=trace_us, profiler_us=100, kernels=3, counted=2, copies=copies, copied_us=30)
+    done = compare(path)
+    assert done.returncode == code, done.stdout
+    assert f" {trace_us - 30:.2f} " in done.stdout
+    assert f"{3 - copies}/2" in done.stdout
 
 
 def test_one_function_alone(tmp_path):

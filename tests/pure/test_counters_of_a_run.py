@@ -14,6 +14,7 @@ from portkit.errors import HostError
 from portkit.model import (
     CaseDeclaration,
     CaseSource,
+    Clock,
     Device,
     Direction,
     Evidence,
@@ -22,6 +23,7 @@ from portkit.model import (
     Plan,
     PlannedCell,
     Status,
+    Timed,
 )
 from portkit.plan.cases import Introspection
 from portkit.run import benchmark
@@ -42,10 +44,10 @@ VARIANTS = ("w4", "w8", "w16")
 class Answering:
     """A session that has measured all cells, on the devices in turn."""
 
-    def __init__(self, failed=(), baselines=("eager",)):
+    def __init__(self, failed=(), baselines=("eager",), timed=None):
         self._failed = failed
         self._timing = timing()
-        self._timing = replace(self._timing, baselines=dict.fromkeys(baselines, self._timing.fused))
+        self._timing = replace(self._timing, baselines=dict.fromkeys(baselines, timed or self._timing.fused))
 
     def results(self, chains, watch=None, probes=(), measuring=lambda: None):
         cells = [(cell, job) for chain in chains for job in chain for cell in job.cells]
@@ -86,6 +88,7 @@ def profiler(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
     monkeypatch.setattr(benchmark, "check_alone", lambda devices, **given: {x.device_id: Use(0) for x in devices})
     ncu.ncu_version.cache_clear()
+    ncu._help_of.cache_clear()
 
     def set_up(*, there=True, **wrong):
         monkeypatch.setenv("FAKE_NCU", json.dumps(wrong))
@@ -109,6 +112,7 @@ def start(tmp_path, profiler):
         interruptions=None,
         failed=(),
         baselines=("eager",),
+        timed=None,
         **choices,
     ):
         (tmp_path / "matrix.yaml").write_text("version: 1\n")
@@ -122,7 +126,9 @@ def start(tmp_path, profiler):
             {"h200": load_catalog().get("h200")},
         )
         chosen = Choices(tmp_path / "reports", probing=OFF, **choices)
-        run = Run(prepared, planned, Answering(failed, baselines), chosen, interruptions or Interruptions(), watch)
+        run = Run(
+            prepared, planned, Answering(failed, baselines, timed), chosen, interruptions or Interruptions(), watch
+        )
         for each in planned[:cells]:
             run.record_of(each)
         return run
@@ -174,6 +180,25 @@ def test_baselines_of_compilers_and_libraries_are_counted_when_asked_for(start):
     run = start(baselines=names, count_all=True)
     run.take_counters()
     assert all(set(each.functions) == {"fused", *names} for each in finish(run).counters.values())
+
+
+@pytest.mark.parametrize(
+    ("kernels", "copies", "copied_ms", "told"),
+    [
+        (3, 1, 0.1, True),  # ncu sees two of them
+        (3, 1, 0.0099, False),  # too short to be worth a word
+        (2, 1, 0.1, False),  # all were counted, as where copies are kernels
+        (2, 0, 0.0, False),
+    ],
+)
+def test_bytes_of_a_chain_that_copies_without_a_kernel_are_a_lower_bound(start, kernels, copies, copied_ms, told):
+    clock = Clock(1.0, 1.0, 1.0, 50)
+    run = start(timed=Timed(clock, clock, kernels=kernels, copies=copies, copied_ms=copied_ms))
+    run.take_counters()
+    for counters in finish(run).counters.values():
+        assert counters.functions["eager"].dram_read_bytes > 0
+        assert set(counters.nulls) == ({"eager.dram_read_bytes", "eager.dram_write_bytes"} if told else set())
+        assert all("1 of 3 launches copy or fill without a kernel" in why for why in counters.nulls.values())
 
 
 def test_cells_that_were_not_right_have_none(start):

@@ -40,10 +40,11 @@ def fake(tmp_path, monkeypatch):
     """Installs the fake ncu; called with what is to go wrong."""
     path = fake_ncu.install(tmp_path / "bin")
     ncu.ncu_version.cache_clear()
+    ncu._help_of.cache_clear()
 
     def install(**wrong):
         monkeypatch.setenv("FAKE_NCU", json.dumps(wrong))
-        return Ncu(str(path), "2025.3.1.0", Metrics.of("sm_90"))
+        return Ncu(str(path), "2025.3.1.0", Metrics.of("sm_90"), ("--disable-extra-suffixes",))
 
     return install
 
@@ -299,6 +300,17 @@ def on_path(fake, tmp_path, monkeypatch):
 def test_ncu_that_is_there(on_path):
     on_path()
     assert open_ncu("sm_90").tool == "ncu 2025.3.1.0"
+
+
+@pytest.mark.parametrize("says", ["  --metrics arg   Metrics to collect.\n", ""])
+def test_an_ncu_is_asked_for_no_option_that_it_does_not_know(on_path, tmp_path, says):
+    on_path()
+    sparing = open_ncu("sm_90").command(["program"], tmp_path)
+    ncu._help_of.cache_clear()
+    on_path(help=says)
+    plain = open_ncu("sm_90").command(["program"], tmp_path)
+    assert [each for each in sparing if each not in plain] == ["--disable-extra-suffixes"]
+    assert plain == [each for each in sparing if each in plain]
 
 
 def test_ncu_of_the_toolkit_off_the_path(on_path, tmp_path, monkeypatch):

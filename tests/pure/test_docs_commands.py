@@ -31,7 +31,7 @@ def in_blocks(text: str) -> Iterator[str]:
     fenced = [line for block in FENCED.findall(text) for line in block.replace("\\\n", " ").split("\n")]
     for line in [*indented, *fenced]:
         begun = re.sub(r"^(?:\$ |- run: |run: )", "", line.strip())
-        if found := re.match(r"(?:[A-Z_]+=\S+ )*portkit (?=[a-z])(.*)", begun):
+        if found := re.match(r"(?:[A-Z_]+=\S+ )*portkit (?=[a-z][\w-]*(?:\s|$))(.*)", begun):  # not what it says: "portkit check: …"
             yield found[1]
 
 

@@ -54,9 +54,10 @@ def shown(*records, findings=()):
 def test_the_summary_says_first_what_does_not_carry_over():
     text = job_summary(shown(record(), record(target="mi300x", outcome=BROKEN), findings=[finding()]))
     parts = [part for part in text.split("\n\n") if part]
-    assert parts[1] == "**1 of 1 kernel does not carry over: softmax (1 target)**"
+    assert parts[1] == "**1 of 1 kernel does not carry over: softmax (mi300x)**"
     assert "| kernel | h200 | mi300x |\n| --- | --- | --- |\n| softmax | C✅ | C❌ |" in text
-    assert text.index("### Not good, and why") < text.index("### Findings") < text.index("<summary>2 rows")
+    assert text.index("### Not good, and why") < text.index("### Kernels by target") < text.index("### Findings")
+    assert text.index("### Findings") < text.index("<summary>2 rows")
     assert text.count("<details>") == text.count("</details>")
 
 

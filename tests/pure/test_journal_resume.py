@@ -160,7 +160,5 @@ def test_a_resumed_run_merges_as_one_in_any_order(three_runs, names):
         merged = merge([Path(folder)])
     assert (merged.headers, merged.rows) == (expected.headers, expected.rows)
     assert (merged.warnings, merged.partial) == (expected.warnings, expected.partial)
-    assert [[r.run_id for r in (row.record, *row.other_runs)] for row in expected.rows] == [
-        ["run3", "run2", "run1"]
-    ] * 2
+    assert [[r.run_id for r in row.records] for row in expected.rows] == [["run3", "run2", "run1"]] * 2
     assert LOST not in [other.outcome for row in expected.rows for other in row.other_runs if other.run_id == "run2"]

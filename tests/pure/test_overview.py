@@ -71,6 +71,11 @@ def test_each_evidence_of_a_kernel_and_target_has_its_mark():
     }
 
 
+def test_kernels_that_do_not_carry_over_stand_first():
+    made = (record(case="a"), record(case="z", outcome=BROKEN), record(case="z", target="mi300x"))
+    assert list(grid(overview(*made, findings=0))) == ["z", "a"]
+
+
 def test_a_time_limit_outside_the_kernel_is_no_verdict():
     late = (
         record(target=name, outcome=Outcome(Status.TIMEOUT, stage))
@@ -82,7 +87,7 @@ def test_a_time_limit_outside_the_kernel_is_no_verdict():
 def test_the_head_says_what_carries_over_and_what_does_not():
     text = overview(*MIXED, findings=0)
     assert text.startswith(
-        "1 of 3 kernels does not carry over: softmax (2 targets)\n1 of 3 kernels has no verdict: rope (1 target)\n"
+        "1 of 3 kernels does not carry over: softmax (h200, mi300x)\n1 of 3 kernels has no verdict: rope (a100)\n"
     )
     assert "measured 1 passed · compiled 3 built, 2 compile_error" in " ".join(text.split())
     assert "No row here was run on an AMD GPU." in text
@@ -104,9 +109,11 @@ def test_good_kernels_are_said_to_be_known_how():
     assert overview(*ran, gap, width=160, findings=0).startswith(
         "softmax is good on all 4 targets (1 measured, 1 emulated, 1 only built, 1 with a gap that the matrix knows).\n"
     )
-    less = record(case="rope")  # of two kernels the one that less is known of counts
-    assert overview(record(Evidence.MEASURED), less, findings=0).startswith(
-        "All 2 kernels are good on h200 (only built).\n"
+    both = [record(Evidence.MEASURED), record(case="rope")]
+    assert overview(*both, findings=0).startswith("All 2 kernels are good on h200 (1 measured, 1 only built).\n")
+    further = [record(target="a100"), record(case="rope", target="a100")]
+    assert overview(*both, *further, findings=0).startswith(
+        "All 2 kernels are good on all 2 targets (1 measured in part, 1 only built).\n"
     )
 
 
@@ -123,11 +130,11 @@ def _interpreted(**changes):
     [
         (
             [_interpreted(outcome=RAISED), *(record(target=x, outcome=NOT_CAPTURED) for x in ("h200", "mi300x"))],
-            "1 of 1 kernel fails on every target tried: softmax (2 targets, interpreter)",
+            "1 of 1 kernel fails on every target tried: softmax (h200, mi300x, interpreter)",
         ),
         (
             [_interpreted(), record(outcome=BROKEN), record(target="mi300x", outcome=BROKEN)],
-            "1 of 1 kernel fails on every target tried: softmax (2 targets)",
+            "1 of 1 kernel fails on every target tried: softmax (h200, mi300x)",
         ),
         (
             [_interpreted(outcome=RAISED), record(), record(target="mi300x")],
@@ -135,16 +142,16 @@ def _interpreted(**changes):
         ),
         (
             [_interpreted(outcome=RAISED), record(), record(target="mi300x", outcome=BROKEN)],
-            "1 of 1 kernel does not carry over: softmax (1 target, interpreter)",
+            "1 of 1 kernel does not carry over: softmax (mi300x, interpreter)",
         ),
         (  # a question that only a GPU could answer: nothing is known of the kernel
             [_interpreted(), record(outcome=NOT_CAPTURED)],
-            "1 of 1 kernel has no verdict: softmax (1 target)",
+            "1 of 1 kernel has no verdict: softmax (h200)",
         ),
         (
             [_interpreted(outcome=RAISED), record(outcome=LOST)],
             "1 of 1 kernel fails in the interpreter: softmax (interpreter)\n"
-            "1 of 1 kernel has no verdict: softmax (1 target)",
+            "1 of 1 kernel has no verdict: softmax (h200)",
         ),
     ],
 )
@@ -154,22 +161,45 @@ def test_failing_everywhere_or_in_the_interpreter_is_no_matter_of_carrying_over(
 
 def test_what_is_not_good_stands_with_its_cause_the_gravest_first():
     text = overview(*MIXED, findings=0)
-    part = text[text.index("Not good, and why") : text.index("Times")].split("\n")[1:]
+    part = text[text.index("Not good, and why") : text.index("Kernels by target")].split("\n")[1:]
     assert [line for line in part if line] == [
-        "✗ softmax compile_error on h200, mi300x (compiled, 2 rows)",
+        "✗ softmax: compile_error on h200, mi300x (compiled, 2 rows)",
         "  error: operand out of range",
-        "? rope worker_lost on a100 (compiled, 1 row)",
+        "? rope 4096x4096 float32 w8: worker_lost on a100 (compiled, 1 row)",
         "  killed",
-        "! rope out_of_resources on mi300x (compiled, 1 row)",
+        "! rope 4096x4096 float32 w8: out_of_resources on mi300x (compiled, 1 row)",
         "  expected: too much shared memory. Found: out_of_resources",
     ]
 
 
 def test_a_gap_that_has_closed_is_told_though_the_row_is_good():
     text = overview(record(expectation=EXPECTATION), findings=0)
-    assert (
-        "✓ softmax built on h200 (compiled, 1 row)\n  the gap has closed; the matrix expects out_of_resources" in text
-    )
+    told = "✓ softmax 4096x4096 float32 w8: built on h200 (compiled, 1 row)"
+    assert f"{told}\n  the gap has closed; the matrix expects out_of_resources" in text
+
+
+def test_what_costs_is_told_with_its_first_finding():
+    spilling = build(launch(255, spill=512))
+    made = [record(case=case, build=spilling) for case in ("softmax", "rope")]
+    others = [record(case=case, target="mi300x") for case in ("softmax", "rope", "gemm")]
+    text = overview(*made, *others, width=200)
+    why = "Spills on some targets and not on others"
+    told = f"2 of 3 kernels run at a cost: rope ({why}); softmax ({why})"
+    assert text.split("\n")[:2] == ["All 3 kernels are good wherever they have rows (2 only built).", told]
+
+
+def test_on_a_terminal_that_is_too_low_the_verdict_stands_at_the_end_again(monkeypatch):
+    def last(height):
+        file = io.StringIO()
+        file.isatty = lambda: True
+        monkeypatch.setenv("LINES", str(height))
+        print_overview(make_console(file, 100), comparison(dataset(*MIXED), explain=False), 0, ["portkit merge here"])
+        return file.getvalue().partition("In short")[2]
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "1 of 3 kernels does not carry over: softmax (h200, mi300x)" in last(24)
+    assert not last(200)
 
 
 def test_times_have_speedups_with_their_intervals():

@@ -326,3 +326,23 @@ def test_arithmetic_that_an_architecture_lacks_is_refused():
     done, _ = execute("add.rn.f32x2 %l2, %l0, %l1;", pairs()[:32])
     assert done.outcome.status == "unsupported"
     assert "f32x2" in done.outcome.message or "sm_90 has no add" in done.outcome.message
+
+
+def test_powers_of_two_in_bfloat16_flush_what_is_no_normal_number():
+    """As an H200 does; in float16, where .ftz is not, they stay."""
+    assert powers_of_two(
+        "bf16", np.array([-125, -126, -126.5, -127, -133, -134], np.float32).view(np.uint32) >> 16
+    ) == [
+        (2**-125).hex(),
+        (2**-126).hex(),
+        *[(0.0).hex()] * 4,
+    ]
+    given = np.float16([-14, -15, -24]).view(np.uint16)
+    assert powers_of_two("f16", given) == [(2.0**each).hex() for each in (-14, -15, -24)]
+
+
+def powers_of_two(form, halves):
+    name = {"bf16": "ex2.approx.ftz.bf16", "f16": "ex2.approx.f16"}[form]
+    rows = np.resize(np.uint32(halves), 32)[:, None]
+    got = results_of(f"{name} %h8, %h0;\ncvt.u32.u16 %o0, %h8;", rows)[: len(halves), 0]
+    return [float(value(int(each), form)).hex() for each in got]

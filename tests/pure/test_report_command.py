@@ -33,7 +33,7 @@ def run(*arguments):
 
 def test_without_arguments_it_shows_the_runs_of_this_host(reports):
     shown = run().stdout
-    assert shown.startswith("1 of 1 kernel does not carry over: softmax (1 target)\n")
+    assert shown.startswith("1 of 1 kernel does not carry over: softmax (mi300x)\n")
     assert "portkit show 'softmax[mi300x-4096x4096-float32-w8-compiled]' reports/local\n" in shown
 
 
@@ -97,7 +97,16 @@ def test_annotations_name_lines_of_the_matrix_that_is_here(reports):
     (reports / "kernels").mkdir()
     (reports / "kernels" / "softmax.py").write_text("import x\n\nCASE = portkit.KernelCase(name='softmax')\n")
     (reports / "matrix.yaml").write_text("kernels:\n  softmax:\ntargets: [h200, mi300x]\n")
-    assert "::error file=kernels/softmax.py,line=3,title=" in run("--format", "github-annotations").stdout
+    done = run("--format", "github-annotations")
+    assert "::error file=kernels/softmax.py,line=3,title=" in done.stdout
+    assert "warning" not in done.stderr
+
+
+def test_a_matrix_that_has_other_kernels_is_said_to_name_no_line(reports):
+    (reports / "matrix.yaml").write_text("kernels:\n  rope:\ntargets: [h200, mi300x]\n")
+    done = run("--format", "github-annotations")
+    assert "file=" not in done.stdout
+    assert done.stderr.startswith("warning: no line is named for softmax: matrix.yaml has none of them; --matrix names")
 
 
 def test_a_report_is_not_written_over(reports):

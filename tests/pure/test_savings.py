@@ -235,6 +235,8 @@ def test_another_baseline_has_no_bytes_of_the_chain(folder):
     assert one["saved_ms"]["value"] == pytest.approx(0)
     with pytest.raises(ReportError, match="did you mean compile"):
         found("--baseline", "compiled")
+    with pytest.raises(ReportError, match="known: compile, eager"):
+        found("--baseline", "fused")
 
 
 def test_what_compute_bounds_is_the_floor(folder):
@@ -313,7 +315,11 @@ def test_a_wrong_workloads_file_is_told_by_line_and_key(folder, old, new, messag
         ("3.6", "-1", r"prices.yaml:2: prices.h200.usd_per_hour: must be more than 0.0, not -1"),
         ("source: us", "sauce: us", r"prices.yaml:2: prices.h200.*(missing|unknown key)"),
         ("h200:", "h2000:", r"prices.yaml:2: prices.h2000: no target is named 'h2000'"),
-        ("2026-09-24", "soon", r"prices.yaml:2: prices.h200.date"),
+        ("3.6", ".nan", r"prices.yaml:2: prices.h200.usd_per_hour: must be a finite number, not nan"),
+        ("3.6", "'3.6'", r"prices.yaml:2: prices.h200.usd_per_hour: must be a number, not text"),
+        ("2026-09-24", "soon", r"prices.yaml:2: prices.h200.date: must be a date, not text"),
+        ("source: us", "source: ''", r"prices.yaml:2: prices.h200.source: must be a text that says something, not ''"),
+        ("2026-09-24", "2026-19-24", r"prices.yaml:2: 2026-19-24 is no date: month must be"),
     ],
 )
 def test_a_wrong_prices_file_is_told_by_line_and_key(folder, old, new, message):

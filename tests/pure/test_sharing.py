@@ -18,6 +18,8 @@ def test_equal_mappings_are_one_and_records_stay_equal(tmp_path):
     assert [one, other] == written
     assert one.nulls is other.nulls
     assert one.build.launches[0].constants is other.build.launches[0].constants
+    assert one.build.launches[0].resources is other.build.launches[0].resources
+    assert one.build.launches[0].occupancy is other.build.launches[0].occupancy
     assert one.blobs == {}
 
 

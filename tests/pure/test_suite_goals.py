@@ -13,17 +13,19 @@ import factories
 import pytest
 
 import portkit
-from portkit.model import Clock, DeviceProbe, Direction, Evidence, Timed, Work
+from portkit.model import Clock, DeviceProbe, Direction, Evidence, Ratio, Timed, Work
 from portkit.plan.matrix import read_matrix
 from portkit.store.journal import Journal, read_report
 
 ROOT = Path(portkit.__file__).parent.parent
 SCRIPT = ROOT / "scripts" / "suite_goals.py"
 COPY_GBS = 4000.0
+SWIGLU = ("swiglu", Direction.FORWARD)
 
 
 @pytest.fixture(scope="module")
 def goals():
+    sys.path.insert(0, str(SCRIPT.parent))
     spec = importlib.util.spec_from_file_location("suite_goals", SCRIPT)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -80,7 +82,7 @@ def test_the_fastest_variant_counts(goals, tmp_path):
     suite = goals.measured([read_report(report(tmp_path, slow, fast))])
     line = next(line for line in goals.lines(suite) if line.cells[0] == "rms_norm, 16384×4096")
     assert line.cells[5] == "1, 100.0% (w8)"
-    assert line.met is True
+    assert line.verdict is goals.Verdict.MET
 
 
 def test_other_dtypes_and_directions_stay_apart(goals, tmp_path):
@@ -111,6 +113,22 @@ def test_products_are_held_against_those_of_the_library(goals, tmp_path):
     assert found["gemm, 8192×14336×4096"] == "met"
     assert found["gemm_epilogue, 8192×14336×4096"] == "met"  # 1.3 / 1.2 = 1.083
     assert found["flash_attention, 4×32×32×4096×128"] == "missed: ≥ 0.75× cudnn (0.714)"
+
+
+@pytest.mark.parametrize(
+    ("high", "exit_code", "verdict"),
+    [
+        (1.004, 0, "within the interval: ≥ 1.00× compile or liger (0.999, 0.994 to 1.004)"),
+        (0.9994, 1, "missed: ≥ 1.00× compile or liger (0.999, 0.994 to 0.999)"),
+    ],
+)
+def test_a_ratio_whose_interval_holds_the_goal_is_not_missed(goals, tmp_path, monkeypatch, high, exit_code, verdict):
+    swiglu = row("swiglu", (8192, 14336), fused=1.0, compile=0.999)
+    swiglu["timing"] = dataclasses.replace(swiglu["timing"], speedup={"compile": Ratio(0.999, 0.994, high)})
+    path = report(tmp_path, swiglu)
+    assert verdicts(goals, path) == {"swiglu, 8192×14336": verdict}
+    monkeypatch.setattr(goals, "GOALS", [goal for goal in goals.GOALS if (goal.case, goal.direction) == SWIGLU])
+    assert goals.main([str(path), "--check"]) == exit_code
 
 
 @pytest.mark.parametrize(("fused", "verdict"), [(1.3, "met"), (0.5, "missed: control: ≤ 1.00× eager (2.000)")])
@@ -148,26 +166,36 @@ def test_those_beside_which_most_modes_of_the_compiler_were_timed_count(goals, t
 
 
 def tiers_of(commands):
-    return [command[command.index("--portkit-tier") + 1] for command in commands]
+    return [command[command.index("--portkit-tier") + 1] for command in commands if "pytest" in command]
 
 
 def test_a_run_that_is_not_whole_goes_on(goals, tmp_path, monkeypatch):
     commands = []
-    monkeypatch.setattr(goals, "_until_it_ends", lambda command: commands.append(command) or True)
+    monkeypatch.setattr(goals, "until", lambda command: commands.append(command) or True)
     begun = Journal.create(tmp_path / "quick", dataclasses.replace(factories.header(), cells=0))
-    assert goals.run(tmp_path, True, ["-x"]) == [begun.path]
+    assert goals.run(tmp_path, True, "", ["-x"]) == [begun.path]
     assert commands[0][commands[0].index("--portkit-resume") + 1] == str(begun.path)
     assert commands[0][-1] == "-x"
     begun.finish("complete")
-    assert goals.run(tmp_path, False, []) == [begun.path]
-    assert tiers_of(commands) == ["quick", "full"]
+    assert goals.run(tmp_path, False, "rope", []) == [begun.path]
+    assert commands[1][1].endswith("compile_ahead.py")
+    assert tiers_of(commands[2:]) == ["full", "quick"]
     assert all("--portkit-resume" not in command for command in commands[1:])
 
 
+def test_what_is_compared_with_others_alone_has_no_search(goals):
+    needed = {goal.case for goal in goals.GOALS for each in goal.conditions if "compile" in each.words}
+    assert needed.isdisjoint(goals.OTHERS_ALONE)
+    (_, full, first), (_, quick, second) = goals._runs(False, "rope")
+    assert (full, quick) == ("full", "quick")
+    assert first[1] == f"not ({' or '.join(goals.OTHERS_ALONE)}) and (rope)"
+    assert second[1] == f"({' or '.join(goals.OTHERS_ALONE)}) and (rope)"
+
+
 def test_a_run_that_wrote_no_report_says_so(goals, tmp_path, monkeypatch):
-    monkeypatch.setattr(goals, "_until_it_ends", lambda command: False)
+    monkeypatch.setattr(goals, "until", lambda command: False)
     with pytest.raises(SystemExit, match="wrote no report"):
-        goals.run(tmp_path, False, [])
+        goals.run(tmp_path, False, "rope", [])
 
 
 def test_a_signal_ends_the_run_and_not_the_table(goals, tmp_path):
@@ -181,5 +209,5 @@ except KeyboardInterrupt:
 """
     timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
-    assert goals._until_it_ends([sys.executable, "-c", child]) is False
+    assert goals.until([sys.executable, "-c", child]) is False
     assert told.read_text() == "interrupted"

@@ -93,7 +93,7 @@ def test_the_merge_of_summaries_is_that_of_the_reports(drawn, asked):
             write(Path(folder), here, *records_of(here, each), whole=each["whole"])
         first = merge([Path(folder)])
         triton = first.rows[0].record.triton if asked and first.triton is not None else None
-        known = {r.triton for x in (*first.rows, *first.drift) for r in (x.record, *x.other_runs)}
+        known = {r.triton for x in (*first.rows, *first.drift) for r in x.records}
         triton = triton if triton in known - {None} and first.triton == triton else None
         dataset = merge([Path(folder)], triton)
     found = merged(summary(dataset).lazy(), triton)

@@ -10,15 +10,15 @@ from click.testing import CliRunner
 from factories import build, header, launch, record, timing, verdict
 
 from portkit.analysis.estimate import Estimate
-from portkit.analysis.sweep.size import Step, crossover
+from portkit.analysis.sweep.size import Crossover, Side, Step, crossover, measured_crossover
 from portkit.cli.sweep import command
 from portkit.errors import ReportError
 from portkit.model import DeviceProbe, Evidence, Outcome, Ratio, Stage, Status, Work
 from portkit.store.journal import Journal
 
 
-def step(megabytes, bytes_ms):
-    return Step((1,), megabytes * 10**6, 1, bytes_ms, "bytes", Estimate(1, 1, 1), Ratio(1, 1, 1))
+def step(megabytes, bytes_ms, saved=(1, 1, 1)):
+    return Step((1,), megabytes * 10**6, 1, bytes_ms, "bytes", Estimate(*saved), Ratio(1, 1, 1))
 
 
 def with_kernels(times, fused=1, eager=5):
@@ -66,20 +66,35 @@ def run(*arguments):
 
 def test_gains_meet_between_two_sizes():
     found = crossover([step(10, 0.1), step(30, 0.5)], 0.2)  # a quarter of the way
-    assert found.fused_bytes == pytest.approx(15e6)
-    assert found.measured
+    assert (found.side, found.fused_bytes) == (Side.AMONG, pytest.approx(15e6))
 
 
-def test_beyond_the_sizes_bytes_are_taken_as_proportional():
-    below = crossover([step(10, 0.1), step(30, 0.5)], 0.05)
-    assert (below.fused_bytes, below.measured) == (pytest.approx(5e6), False)
-    above = crossover([step(10, 0.1), step(30, 0.5)], 1.0)
-    assert (above.fused_bytes, above.measured) == (pytest.approx(60e6), False)
+def test_beyond_the_sizes_it_is_said_beyond_which():
+    assert crossover([step(10, 0.1), step(30, 0.5)], 0.05) == Crossover(Side.BELOW, 10e6)
+    assert crossover([step(10, 0.1), step(30, 0.5)], 1.0) == Crossover(Side.ABOVE, 30e6)
+
+
+def test_the_measured_gain_meets_the_launches_within_an_interval():
+    steps = [step(10, 1, (0.1, 0.05, 0.15)), step(30, 1, (0.5, 0.45, 0.55)), step(90, 1, (0.9, 0.85, 0.95))]
+    found = measured_crossover(steps, 0.3)
+    assert found.value == Crossover(Side.AMONG, pytest.approx(20e6))  # half of the way
+    assert found.low == Crossover(Side.AMONG, pytest.approx(17.5e6))  # (0.3 - 0.15) of 0.4
+    assert found.high == Crossover(Side.AMONG, pytest.approx(22.5e6))  # (0.3 - 0.05) of 0.4
+    near = measured_crossover(steps, 0.12)
+    assert near.low == Crossover(Side.BELOW, 10e6)
+    assert near.high.side is Side.AMONG
+    assert measured_crossover(steps, 0.92).high == Crossover(Side.ABOVE, 90e6)
+
+
+def test_gains_that_dip_meet_for_good():
+    steps = [step(10, 1, (0.3, 0.3, 0.3)), step(20, 1, (0.1, 0.1, 0.1)), step(30, 1, (0.5, 0.5, 0.5))]
+    assert measured_crossover(steps, 0.2).value == Crossover(Side.AMONG, pytest.approx(22.5e6))
 
 
 def test_where_nothing_is_saved_they_do_not_meet():
     assert crossover([step(10, 0.0), step(30, 0.5)], 0.2) is None
     assert crossover([step(10, 0.1)], 0.0) is None
+    assert measured_crossover([step(10, 0.1)], 0.0) is None
 
 
 def test_size_by_hand(report):
@@ -91,10 +106,11 @@ def test_size_by_hand(report):
     assert [each["bytes_ms"] for each in found["steps"]] == pytest.approx([0.03, 0.06])
     assert [each["wins_by"] for each in found["steps"]] == ["launches", "bytes"]
     assert found["crossover"]["fused_bytes"] == pytest.approx(10e6 + 10e6 / 3)
-    assert found["graph_crossover"]["fused_bytes"] == pytest.approx(10e6 * 0.004 / 0.03)
+    assert found["graph_crossover"] == {"side": "below", "fused_bytes": 10e6}
     assert found["steps"][0]["saved_ms"]["value"] == pytest.approx(0.5)
     shown = run()
-    assert "bytes win from 13.3 MB; from a graph (1 µs) from 1.3 MB (beyond the sizes measured)." in shown
+    assert "bytes win from 13.3 MB; from a graph (1 µs) from below 10.0 MB; by the measured gain" in shown
+    assert "by the measured gain from below 10.0 MB [below 10.0 MB, below 10.0 MB]." in shown
 
 
 def test_without_the_devices_figures_there_is_no_size(report):

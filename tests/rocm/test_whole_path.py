@@ -146,7 +146,7 @@ NAMED = {"nulls", "blobs", "raw", "options", "constants", "specialization", "bas
 NAMED |= {"limits", "families", "params", "functions", "samples", "signals", "stage_seconds"}
 """Maps whose keys are names of something, and no fields."""
 
-AT_THEIR_DEFAULT = ("blocks_per_unit", "outliers", "message", "throttle[]", "throttled[]")
+AT_THEIR_DEFAULT = ("blocks_per_unit", "outliers", "message", "throttle[]", "throttled[]", "copies", "copied_ms")
 """Fields that a line has only where there is something to say, whatever the vendor; a kept report may be older."""
 
 

@@ -113,7 +113,7 @@ def _records(dataset: Dataset, without: Container[str]) -> dict[Identity, list[R
     """All runs of each cell that the plan did not leave out, the one that is shown first."""
     found = {}
     for row in (*dataset.rows, *dataset.drift):
-        records = [x for x in (row.record, *row.other_runs) if x.run_id not in without]
+        records = [x for x in row.records if x.run_id not in without]
         if kept := [x for x in records if x.outcome.status is not Status.EXCLUDED]:
             found[row.record.keys.cell_key, row.record.evidence.value] = kept
     return found

@@ -35,7 +35,7 @@ def _without(rows: Sequence[Row], runs: Container[str]) -> list[Row]:
     """The rows as they were before those runs."""
     kept = []
     for row in rows:
-        records = [each for each in (row.record, *row.other_runs) if each.run_id not in runs]
+        records = [each for each in row.records if each.run_id not in runs]
         if records:
             kept.append(replace(row, record=records[0], other_runs=tuple(records[1:])))
     return kept

@@ -8,16 +8,18 @@ Two gains of one call, in ms:
 Both rest on measurements of that device: its copy bandwidth and its launch cost, in a row or as a node of a
 graph, and the launches that the device trace counted. Beside them stands the gain that was measured on
 events, which keeps the host's cost out and has the gaps that the device itself leaves between kernels.
-They meet at one size. Between two measured sizes it is interpolated in the work model's bytes; beyond
-them it is reckoned from the nearest size as if bytes were proportional to it, and marked so.
+They meet at one size, interpolated between two measured ones in the work model's bytes. Where they meet beyond the
+measured sizes it is only said beyond which: another size may save other launches. Both gains rest on the best of
+several batches, which has no interval. The gain that was measured has one, and so has the size from which it is above
+what the launches cost: where the ends of the gains' intervals meet that cost.
 """
 
 from __future__ import annotations
 
 import collections
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from portkit.analysis.estimate import Estimate
 from portkit.analysis.functions import FUSED, FunctionRow
@@ -44,12 +46,29 @@ class Step:
     speedup: Ratio
 
 
+class Side(StrEnum):
+    """Where a size lies that was looked for."""
+
+    BELOW = "below"  # all sizes that were measured
+    AMONG = "among"  # them
+    ABOVE = "above"  # all of them
+
+
 @dataclass(frozen=True)
 class Crossover:
-    """The size at which both gains are equal."""
+    """The size from which fusion gains more than its launches cost."""
 
-    fused_bytes: float  # that one fused call moves there
-    measured: bool  # between two measured sizes; else reckoned from the nearest
+    side: Side
+    fused_bytes: float  # that one fused call moves there; of the smallest or largest measured size where it is beyond
+
+
+@dataclass(frozen=True)
+class MeasuredCrossover:
+    """The same by the gain that was measured, with its 95 % interval."""
+
+    value: Crossover
+    low: Crossover
+    high: Crossover
 
 
 @dataclass(frozen=True)
@@ -69,6 +88,7 @@ class Sizes:
     steps: tuple[Step, ...]  # by size
     crossover: Crossover | None  # None where fusion saves no bytes
     graph_crossover: Crossover | None  # where calls are replayed from a graph
+    measured_crossover: MeasuredCrossover | None  # by the gain on events; None where fusion saves no launches
 
     @property
     def label(self) -> str:
@@ -154,6 +174,7 @@ def _sizes(key: Key, timed: Sequence[_Timed]) -> Sizes:
         steps=steps,
         crossover=crossover(steps, launch_ms),
         graph_crossover=None if graph_us is None else crossover(steps, launches * graph_us / 1e3),
+        measured_crossover=measured_crossover(steps, launch_ms),
     )
 
 
@@ -170,12 +191,37 @@ def crossover(steps: Sequence[Step], launch_ms: float) -> Crossover | None:
     Args:
         steps: of rising size, one at least.
         launch_ms: what the launches of one call save.
+
+    Returns:
+        None where there are no bytes or no launches to save.
     """
     if launch_ms <= 0 or any(step.bytes_ms <= 0 for step in steps):
         return None
-    for below, above in itertools.pairwise(steps):
-        if below.bytes_ms <= launch_ms <= above.bytes_ms and below.bytes_ms < above.bytes_ms:
-            part = (launch_ms - below.bytes_ms) / (above.bytes_ms - below.bytes_ms)
-            return Crossover(below.fused_bytes + part * (above.fused_bytes - below.fused_bytes), measured=True)
-    nearest = min(steps, key=lambda step: abs(step.bytes_ms - launch_ms))
-    return Crossover(nearest.fused_bytes * launch_ms / nearest.bytes_ms, measured=False)
+    return _reached(steps, [step.bytes_ms for step in steps], launch_ms)
+
+
+def measured_crossover(steps: Sequence[Step], launch_ms: float) -> MeasuredCrossover | None:
+    """Where the gain that was measured equals what launches save, and where the ends of its interval do.
+
+    Args:
+        steps: of rising size, one at least.
+        launch_ms: what the launches of one call save.
+    """
+    if launch_ms <= 0:
+        return None
+    gains = [step.saved_ms for step in steps]
+    columns = ([each.value for each in gains], [each.high for each in gains], [each.low for each in gains])
+    return MeasuredCrossover(*(_reached(steps, column, launch_ms) for column in columns))
+
+
+def _reached(steps: Sequence[Step], gains: Sequence[float], level: float) -> Crossover:
+    """The size from which on all gains are at a level at least."""
+    under = [position for position, gain in enumerate(gains) if gain < level]
+    if not under:
+        return Crossover(Side.BELOW, steps[0].fused_bytes)
+    last = under[-1]
+    if last == len(steps) - 1:
+        return Crossover(Side.ABOVE, steps[last].fused_bytes)
+    below, above = steps[last], steps[last + 1]
+    part = (level - gains[last]) / (gains[last + 1] - gains[last])
+    return Crossover(Side.AMONG, below.fused_bytes + part * (above.fused_bytes - below.fused_bytes))

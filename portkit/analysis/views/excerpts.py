@@ -29,7 +29,8 @@ _MATRIX = r"\bwgmma\.mma_async|\bmma\.sync|\btcgen05\.mma|\bv_(?:mfma|smfmac|wmm
 _EXP = r"\bex2\.approx|\bv_exp_f32|\bv_ldexp_f32"
 _FP8 = r"\bcvt\.\S*(?:e4m3|e5m2)|\bv_cvt_\w*(?:fp8|bf8)"
 _ATOMIC = r"\b(?:atom|red)\.|_atomic_"
-_SPILL = r"\b(?:ld|st)\.local|\.local \.align|\bscratch_(?:load|store)|_spill_count|private_segment_fixed_size:"
+_LOCAL = r"\b(?:ld|st)\.local|\.local \.align"
+_SCRATCH = r"\bscratch_(?:load|store)|_spill_count|private_segment_fixed_size:"
 
 Looks = tuple[tuple[str, str], ...]
 """Stage and what to look for there; the first stage with a match is shown."""
@@ -39,9 +40,12 @@ def _machine(pattern: str) -> Looks:
     return (("ptx", pattern), ("amdgcn", pattern))
 
 
+_SPILLS: Final = (("sass", r"\b(?:STL|LDL)\b"), ("ptx", _LOCAL), ("amdgcn", _SCRATCH))
+"""What ptxas spills is in its machine code; arrays of a thread are in PTX, too."""
+
 LOOKS: Final[Mapping[str, Looks]] = {
-    "PK101": _machine(_SPILL),
-    "PK102": _machine(_SPILL),
+    "PK101": _SPILLS,
+    "PK102": _SPILLS,
     "PK103": (("ttgir", r"\bttg\.local_alloc"),),
     "PK104": (("ttgir", r"\bttg\.local_alloc"),),
     "PK201": (*_machine(_MATRIX), ("ttgir", r"\btt\.dot ")),
@@ -84,7 +88,7 @@ class Excerpt:
     target: str
     holds: bool  # whether the finding holds there
     kernel: str
-    stage: str  # ttir, ttgir, llir, ptx or amdgcn
+    stage: str  # ttir, ttgir, llir, ptx, sass or amdgcn
     lines: tuple[Line, ...]
     matches: int  # in the whole text
 

@@ -45,6 +45,7 @@ class KernelSummary:
     findings: tuple[Alike, ...]  # the gravest first
     known: Mapping[str, Evidence]  # target → the strongest evidence of what is good there
     nowhere: bool  # no target has anything good, and what is not good is the kernel's own fault
+    failures: Mapping[str, Status]  # target on which some cell is bad → status of the first of them
 
     @property
     def bad(self) -> tuple[str, ...]:
@@ -91,6 +92,16 @@ class KernelSummary:
             return Carry.AT_A_COST
         return self._how_far()
 
+    @property
+    def causes(self) -> Mapping[str, tuple[str, ...]]:
+        """What is bad in words → targets: titles of errors that were found, else the status."""
+        errors = [each.first for each in self.findings if each.first.severity is Severity.ERROR]
+        causes: dict[str, list[str]] = {}
+        for target, status in self.failures.items():
+            title = next((each.title for each in errors if target in each.targets), None)
+            causes.setdefault(title or status.value, []).append(target)
+        return {cause: tuple(targets) for cause, targets in causes.items()}
+
     def _how_far(self) -> Carry:
         """Of a kernel without any trouble, on how many targets it was seen."""
         ran = {target for each in _RAN for target in self.evidence.get(each, ())}
@@ -124,14 +135,29 @@ def where_tried(summaries: Sequence[KernelSummary]) -> str:
 
 
 def _known_how(summaries: Sequence[KernelSummary], targets: Set[str]) -> str:
-    """Targets by what is known of every kernel there: ``1 measured, 16 only built``."""
-    counts: collections.Counter[str] = collections.Counter()
-    for target in targets:
-        of_each = [each.known.get(target) for each in summaries if target in each.standings]
-        counts[max((_KNOWN[evidence] for evidence in of_each), key=[*_KNOWN.values()].index)] += 1
+    """Targets by what is known of the kernels there, ``1 measured, 16 only built``; of one target the kernels."""
     if len(targets) == 1:
-        return next(iter(counts))
-    return ", ".join(f"{counts[word]} {word}" for word in _KNOWN.values() if counts[word])
+        (only,) = targets
+        of_each = _known_at(summaries, only)
+        return of_each[0] if len(set(of_each)) == 1 else _counted(of_each)
+    return _counted([_known_of_all(_known_at(summaries, target)) for target in targets])
+
+
+def _known_at(summaries: Sequence[KernelSummary], target: str) -> list[str]:
+    """What is known of each kernel that has rows on a target."""
+    return [_KNOWN[each.known.get(target)] for each in summaries if target in each.standings]
+
+
+def _known_of_all(of_each: Sequence[str]) -> str:
+    """What is known of every kernel, or that the most is known of a part of them."""
+    most = next(word for word in _KNOWN.values() if word in of_each)
+    return most if set(of_each) == {most} else f"{most}{_IN_PART}"
+
+
+def _counted(words: Sequence[str]) -> str:
+    counts = collections.Counter(words)
+    order = [name for word in _KNOWN.values() for name in (word, f"{word}{_IN_PART}")]
+    return ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
 
 
 _KNOWN: Final[Mapping[Evidence | None, str]] = {
@@ -141,6 +167,9 @@ _KNOWN: Final[Mapping[Evidence | None, str]] = {
     None: "with a gap that the matrix knows",
 }
 """The strongest evidence of a target → what is said of it, the most first."""
+
+_IN_PART: Final = " in part"
+"""Behind what is known of some kernels on a target, and not of all."""
 
 
 def page_of(finding: Finding) -> str:
@@ -156,8 +185,17 @@ def _summary(page: str, rows: Sequence[ComparisonRow], findings: Sequence[Findin
     evidence = {each: tuple(names) for each, names in seen.items() if names}
     first = rows[0]
     known = {row.target: each for each in reversed(_ON_TARGETS) for row in rows if row.evidence is each and _good(row)}
+    failures = {row.target: row.status for row in reversed(rows) if standing(row) is Standing.BAD}
     return KernelSummary(
-        page, first.kernel, first.direction, standings, evidence, alike(findings), known, _fails_everywhere(rows)
+        page=page,
+        kernel=first.kernel,
+        direction=first.direction,
+        standings=standings,
+        evidence=evidence,
+        findings=alike(findings),
+        known=known,
+        nowhere=_fails_everywhere(rows),
+        failures={target: failures[target] for target in standings if target in failures},
     )
 
 

@@ -34,6 +34,12 @@ class Gap:
     evidence: tuple[Evidence, ...]
     rows: tuple[ComparisonRow, ...]
 
+    @property
+    def what(self) -> str:
+        """The kernel, and of a single operation its shape, dtype and variant, since others may be good."""
+        labels = {operation_of(row).label for row in self.rows}
+        return f"{self.page} {labels.pop()}" if len(labels) == 1 else self.page
+
 
 def targets_by_platform(rows: Iterable[ComparisonRow]) -> Mapping[Platform | None, list[str]]:
     """Targets of each platform that has rows, in the rows' order; those of none (the interpreter) last."""

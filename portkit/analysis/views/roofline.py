@@ -76,33 +76,14 @@ def _points(row: ComparisonRow) -> Iterator[Point]:
     roof = row.roofline
     if roof is None or not roof.intensity or not roof.achieved_tflops or roof.achieved_gbs is None or not roof.clock:
         return
-    label = operation_of(row).label
-    fused = Point(
-        row.target,
-        "fused",
-        label,
-        row.dtype,
-        roof.intensity,
-        roof.achieved_tflops,
-        roof.achieved_gbs,
-        roof.attainment_measured,
-        roof.clock,
-    )
-    yield fused
+    place = (operation_of(row).label, row.dtype)
+    reached = (roof.intensity, roof.achieved_tflops, roof.achieved_gbs)
+    yield Point(row.target, "fused", *place, *reached, roof.attainment_measured, roof.clock)
     gain = row.speedup_kernel if roof.clock == "trace" else row.speedup
     if gain and row.fusion_bound:
-        bytes_ratio = row.fusion_bound
-        yield Point(
-            row.target,
-            "eager",
-            label,
-            row.dtype,
-            fused.intensity / bytes_ratio,
-            fused.tflops / gain,
-            fused.gbs * bytes_ratio / gain,
-            None,
-            fused.clock,
-        )
+        more = row.fusion_bound  # bytes that the unfused chain moves for one of the fused kernel
+        of_eager = (roof.intensity / more, roof.achieved_tflops / gain, roof.achieved_gbs * more / gain)
+        yield Point(row.target, "eager", *place, *of_eager, None, roof.clock)
 
 
 def _ceilings(

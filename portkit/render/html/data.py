@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from portkit.analysis.findings.summary import Alike, alike
-from portkit.analysis.rows import BY_EVIDENCE, Comparison, ComparisonRow
+from portkit.analysis.row_figures import BY_EVIDENCE
+from portkit.analysis.rows import Comparison, ComparisonRow
 from portkit.analysis.views.excerpts import Excerpts
 from portkit.analysis.views.heat import METRICS
 from portkit.analysis.views.kernels import KernelSummary, page_of
@@ -190,7 +191,8 @@ def _plot(plot: Plot) -> dict[str, Any]:
         name: getattr(plot, name) for name in ("kind", "page", "operation", "dtype", "detail", "title", "alt", "height")
     }
     values = {name: [_shortened(value) for value in values] for name, values in plot.datasets.items()}
-    return {**fields, "datasets": values}
+    candidates = {"candidates": [_shortened(each) for each in plot.candidates], "most": plot.most}
+    return {**fields, "datasets": values, **(candidates if plot.candidates else {})}
 
 
 def _shortened(value: Mapping[str, Any]) -> dict[str, Any]:

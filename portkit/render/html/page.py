@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from portkit.analysis.findings.summary import alike, top
 from portkit.analysis.rows import Comparison
-from portkit.analysis.views.kernels import kernel_summaries
+from portkit.analysis.views.kernels import KernelSummary, kernel_summaries
 from portkit.errors import HostError
 from portkit.model import Evidence
 from portkit.render.html import sections
@@ -50,10 +50,6 @@ def page(comparison: Comparison, dataset: Dataset, *, title: str = TITLE, nights
     """
     jinja2 = _jinja2()
     kernels = kernel_summaries(comparison)
-    shown, more = top(alike(comparison.findings), SHOWN)
-    chunks = kernel_chunks(comparison, dataset, kernels, nights)
-    pages = (*(kernel.page for kernel in kernels), None)
-    whole = [[name, chunk["cells"]["rows"]] for name, chunk in zip(pages, chunks, strict=True)]
     scripts = (_vega(), _own_scripts())
     text: str = (
         _environment(jinja2)
@@ -61,20 +57,37 @@ def page(comparison: Comparison, dataset: Dataset, *, title: str = TITLE, nights
         .render(
             title=title,
             comparison=comparison,
-            kernels=kernels,
-            headlines=list(verdict(kernels)),
-            top_findings=shown,
-            more=more,
-            means={evidence: EVIDENCE_MEANS[evidence] for evidence in Evidence},
             hosts=sections.hosts(comparison),
-            main=packed({**main_chunk(comparison, kernels), "whole_cells": whole}),
-            chunks=[packed(chunk) for chunk in chunks],
             policy=policy(scripts),
             style=jinja2.utils.markupsafe.Markup(_asset("page.css")),
             scripts=[jinja2.utils.markupsafe.Markup(script) for script in scripts],
+            **_summary(comparison, kernels),
+            **_data(comparison, kernels, kernel_chunks(comparison, dataset, kernels, nights)),
         )
     )
     return text
+
+
+def _summary(comparison: Comparison, kernels: Sequence[KernelSummary]) -> dict[str, Any]:
+    """What stands on top and needs no script."""
+    shown, more = top(alike(comparison.findings), SHOWN)
+    return {
+        "kernels": kernels,
+        "headlines": list(verdict(kernels)),
+        "top_findings": shown,
+        "more": more,
+        "means": {evidence: EVIDENCE_MEANS[evidence] for evidence in Evidence},
+    }
+
+
+def _data(comparison: Comparison, kernels: Sequence[KernelSummary], chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the scripts read: a chunk for every view, one a kernel, and one of what is about all kernels."""
+    pages = (*(kernel.page for kernel in kernels), None)
+    whole = [[name, chunk["cells"]["rows"]] for name, chunk in zip(pages, chunks, strict=True)]
+    return {
+        "main": packed({**main_chunk(comparison, kernels), "whole_cells": whole}),
+        "chunks": [packed(chunk) for chunk in chunks],
+    }
 
 
 def policy(scripts: Sequence[str]) -> str:

@@ -37,15 +37,20 @@ def not_good(comparison: Comparison, evidence: Evidence) -> int:
 
 def why(kernel: KernelSummary) -> str:
     """Why a kernel does not carry over, or on what it was looked at."""
-    seen = ", ".join(f"{len(names)} {evidence}" for evidence, names in kernel.evidence.items())
     if kernel.bad or kernel.unsure:
-        grave = f": {kernel.findings[0].first.title}" if kernel.bad and kernel.findings else ""
-        unsure = f"no verdict on {', '.join(kernel.unsure)}" if kernel.unsure else ""
-        return one_line("; ".join(part for part in (f"{', '.join(kernel.bad)}{grave}", unsure) if part))
+        told = [f"{', '.join(targets)}: {cause}" for cause, targets in kernel.causes.items()]
+        told += [f"no verdict on {', '.join(kernel.unsure)}"] if kernel.unsure else []
+        return one_line("; ".join(told))
     if kernel.gravest in (None, Severity.INFO):
-        return f"looked at: {seen}"
-    titles = dict.fromkeys(f"{each.first.title} ({', '.join(each.first.targets)})" for each in kernel.findings[:2])
+        seen = ", ".join(f"{len(names)} {evidence}" for evidence, names in kernel.evidence.items())
+        return f"targets: {seen}"
+    grave = [each.first for each in kernel.findings if each.first.severity is not Severity.INFO]
+    titles = dict.fromkeys(f"{each.title} ({', '.join(each.targets)})" for each in grave[:COSTS])
     return one_line("; ".join(titles))
+
+
+COSTS: Final = 3
+"""Findings at most that a line of the summary names."""
 
 
 def hosts(comparison: Comparison) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -70,7 +71,8 @@ def plots(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
     found = cascades(comparison)
     if found:
         worst = worst_of_each(found)[:KERNELS]
-        yield _plot(None, None, worst, [each.operation.page for each in worst])
+        shown = _plot(None, None, worst, [each.operation.page for each in worst])
+        yield dataclasses.replace(shown, candidates=list(_candidates(found)), most=KERNELS)
     for (page, label), group in itertools.groupby(found, key=_operation):
         variants = list(group)
         yield _plot(page, label, variants, [each.operation.variant or "" for each in variants])
@@ -103,5 +105,17 @@ def _plot(page: str | None, label: str | None, found: Sequence[Cascade], names: 
 def _steps(found: Sequence[Cascade], names: Sequence[str]) -> Iterator[dict[str, Any]]:
     for each, name in zip(found, names, strict=True):
         for step in each.steps:
-            told = {"page": each.operation.page, "dtype": each.operation.dtype, "operation": each.operation.label}
-            yield {"line": name, **told, **vars(step), "labelled": len(found) <= LABELLED}
+            yield {"line": name, **_about(each), **vars(step), "labelled": len(found) <= LABELLED}
+
+
+def _candidates(found: Sequence[Cascade]) -> Iterator[dict[str, Any]]:
+    """Efficiencies of every variant; which of them are shown, and their portability, is the filters' matter."""
+    for each in found:
+        told = {"line": each.operation.page, "problem": _operation(each)[1], **_about(each), "labelled": False}
+        for step in each.steps:
+            yield {**told, "target": step.target, "efficiency": step.efficiency}
+
+
+def _about(each: Cascade) -> dict[str, Any]:
+    operation = each.operation
+    return {"page": operation.page, "dtype": operation.dtype, "operation": operation.label}

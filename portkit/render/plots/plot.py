@@ -24,6 +24,8 @@ class Plot:
     height: int  # pixels; of one panel where there are several
     detail: str = ""  # what tells it from another of its kind and operation
     dtype: str | None = None  # of the operation; None: of several
+    candidates: Values = ()  # what the values were chosen from: the page chooses anew under filters
+    most: int = 0  # lines that are chosen of the candidates
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from portkit.analysis.rows import Comparison
-from portkit.analysis.sweep.size import Sizes, sizes
+from portkit.analysis.sweep.size import Side, Sizes, sizes
 from portkit.model import Direction
 from portkit.render.plots.plot import Plot, Spec
 from portkit.store.merge import Dataset
@@ -74,5 +74,6 @@ def _gains(line: Sizes) -> Iterator[dict[str, Any]]:
 
 def _crossovers(line: Sizes) -> list[dict[str, Any]]:
     found = line.crossover
-    how = "between measured sizes" if found and found.measured else "reckoned from the nearest size"
-    return [{"megabytes": found.fused_bytes / 1e6, "how": how}] if found else []
+    if found is None or found.side is not Side.AMONG:
+        return []
+    return [{"megabytes": found.fused_bytes / 1e6, "how": "bytes and launches save the same"}]

@@ -1,6 +1,6 @@
 """``portkit report``: which kernels do not carry over and why, at a glance.
 
-Kernels × targets with a mark for each evidence, then what is not good with its cause, the gravest
+What does not carry over, each with its cause, then kernels × targets with a mark for each evidence, the gravest
 findings, and the times. Tables are divided where the terminal is narrow, never cut.
 """
 
@@ -26,7 +26,7 @@ from portkit.analysis.views.standing import Standing
 from portkit.model import Direction, Evidence, Platform
 from portkit.render.columns import NONE, decimals, milliseconds, one_line, percent, whole
 from portkit.render.table import EVIDENCE_MEANS, GPU_OF
-from portkit.render.verdict import verdict
+from portkit.render.verdict import Tone, verdict
 
 SIGNS: Final[Mapping[Standing, tuple[str, str]]] = {
     Standing.GOOD: ("✓", "green"),
@@ -40,7 +40,7 @@ SIGNS: Final[Mapping[Standing, tuple[str, str]]] = {
 MEANS: Final[Mapping[Standing, str]] = {
     Standing.GOOD: "good",
     Standing.BAD: "does not run there, or is wrong there",
-    Standing.NO_VERDICT: "no verdict: our side or the host failed",
+    Standing.NO_VERDICT: "no verdict: portkit or the host failed",
     Standing.EXPECTED: "a gap that the matrix expects",
     Standing.EXCLUDED: "left out by the plan",
 }
@@ -63,6 +63,15 @@ TIMES_MEAN: Final = (
     "hardware counters, and theoretical."
 )
 
+_TONES: Final[Mapping[Tone, str]] = {
+    Tone.BAD: "bold red",
+    Tone.NO_VERDICT: "bold magenta",
+    Tone.GOOD: "bold green",
+    Tone.COST: "yellow",
+    Tone.NOTHING: "dim",
+}
+"""How the lines of the verdict look."""
+
 _VENDORS: Final = {Platform.CUDA: "NVIDIA", Platform.ROCM: "AMD", None: "CPU"}
 
 
@@ -75,8 +84,12 @@ def print_overview(console: Console, comparison: Comparison, findings: int | Non
         findings: the most that are told, those alike counted once; None for all.
         next_steps: commands that say more, each with what it says.
     """
-    for part in _parts(comparison, console.width, findings):
+    parts = list(_parts(comparison, console.width, findings))
+    for part in parts:
         console.print(part)
+    if console.is_terminal and sum(len(console.render_lines(part)) for part in parts) > console.height:
+        for part in _section("In short", _verdict(comparison)):  # the first lines have left the screen
+            console.print(part)
     for part in _section("Next", [Text(step) for step in next_steps] if comparison.rows else []):
         console.print(part, soft_wrap=True)  # to be copied: never broken
 
@@ -85,9 +98,9 @@ def _parts(comparison: Comparison, width: int, findings: int | None) -> Iterator
     yield _head(comparison)
     if not comparison.rows:
         return
-    yield Text(_signs(comparison), "dim")
-    yield from _grids(comparison, width)
     yield from _section("Not good, and why", _gap_lines(gaps(comparison.rows)))
+    yield from _section("Kernels by target", [Text(_signs(comparison), "dim")])
+    yield from _grids(comparison, width)
     yield from _section("Findings", _finding_lines(comparison, findings))
     yield from _section("Times", _times(comparison, width))
     yield from _section("What the words mean", _legend(comparison))
@@ -111,7 +124,7 @@ def _head(comparison: Comparison) -> RenderableType:
 
 def _verdict(comparison: Comparison) -> Iterator[Text]:
     for kind, text in verdict(kernel_summaries(comparison)):
-        yield Text(text, SIGNS[kind][1] if kind is not Standing.GOOD else "bold green")
+        yield Text(text, _TONES[kind])
 
 
 def _counts(comparison: Comparison) -> Iterator[Text]:
@@ -128,9 +141,9 @@ def _counts(comparison: Comparison) -> Iterator[Text]:
 
 
 def _grids(comparison: Comparison, width: int) -> Iterator[RenderableType]:
-    """A table a vendor, divided where its targets have no room beside each other."""
+    """A table a vendor, divided where its targets have no room beside each other; the worst kernels first."""
     found = marks(comparison.rows)
-    pages = list(dict.fromkeys(page for page, _ in found))
+    pages = [each.page for each in kernel_summaries(comparison)]
     for platform, targets in targets_by_platform(comparison.rows).items():
         for part in _divided(targets, pages, found, width):
             yield Text()
@@ -184,15 +197,15 @@ def _gap_lines(found: Sequence[Gap]) -> Iterator[RenderableType]:
     for gap in found[:MOST_GAPS]:
         sign, style = SIGNS[gap.standing]
         head = Text.assemble(
-            (f"{sign} {gap.page}", style),
-            f" {gap.status} on {', '.join(gap.targets)} ",
+            (f"{sign} {gap.what}", style),
+            f": {gap.status} on {', '.join(gap.targets)} ",
             (f"({', '.join(gap.evidence)}, {len(gap.rows)} row{'s' * (len(gap.rows) > 1)})", "dim"),
         )
         yield head
         if gap.cause:
             yield Padding(Text(one_line(gap.cause)), (0, 0, 0, 2))
     if len(found) > MOST_GAPS:
-        yield Text(f"and {len(found) - MOST_GAPS} more kinds, which portkit merge has", "dim")
+        yield Text(f"and {len(found) - MOST_GAPS} more kinds of failure: portkit merge has them", "dim")
 
 
 # -- findings
@@ -205,7 +218,7 @@ def _finding_lines(comparison: Comparison, most: int | None) -> Iterator[Rendera
         yield Padding(Text(group.first.explanation), (0, 0, 0, 2))
         yield Padding(Text.assemble(("Remedy: ", "bold"), group.first.remedy), (0, 0, 0, 2))
     if more:
-        yield Text(f"and {more} more: --findings all", "dim")
+        yield Text(f"and {more} more findings: --findings all tells them", "dim")
 
 
 def _finding_head(group: Alike) -> Text:
@@ -277,7 +290,7 @@ def _times(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     shown = rows[:MOST_TIMES]
     yield _time_table(shown, width)
     if len(rows) > MOST_TIMES:
-        yield Text(f"and {len(rows) - MOST_TIMES} more, which portkit merge has", "dim")
+        yield Text(f"and {len(rows) - MOST_TIMES} more rows: portkit merge has them", "dim")
 
 
 def _time_table(rows: Sequence[ComparisonRow], width: int) -> Table:

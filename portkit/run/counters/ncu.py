@@ -4,6 +4,9 @@ One pass counts all that is asked for, so no kernel is replayed: each finds the 
 call left them, and memory need not be saved and restored. Caches are ours to flush and clocks
 are left alone (``--cache-control none --clock-control none``), as in the timing.
 
+Beside each figure that is asked for, ncu works out sum, mean, least and most over the chip's units, and that
+takes it longer than the counting; where it can be told to leave that, it is.
+
 Neither exit code nor a lack of complaints says that something was counted: the table does.
 """
 
@@ -70,6 +73,7 @@ _ERROR = re.compile(r"^==ERROR==\s*(.+)", re.M)
 _CODE = re.compile(r"application returned an error code \((?P<code>-?\d+)\)")
 _TOOLKIT = Path("/usr/local/cuda")
 _OUTPUT: Final = "output"
+_FIGURES_ASKED_FOR_ALONE: Final = "--disable-extra-suffixes"
 _SECONDS = 30.0  # for ncu to tell its version
 
 
@@ -80,6 +84,7 @@ class Ncu:
     path: str
     version: str
     metrics: Metrics
+    options: tuple[str, ...] = ()  # of those that not every version has
 
     @property
     def tool(self) -> str:
@@ -108,6 +113,7 @@ class Ncu:
             *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(folder / _OUTPUT)),
             *("--cache-control", "none", "--clock-control", "none"),
             *("--target-processes", "application-only"),  # and not its compilers
+            *self.options,
             *("--nvtx", "--nvtx-include", f"{RANGE}/"),
             *("--metrics", ",".join(self.metrics.names)),
             *program,
@@ -159,7 +165,8 @@ def open_ncu(architecture: str) -> Ncu:
     version = ncu_version(path)
     if parts(version) < OLDEST:
         raise as_error(Trouble(f"ncu {version} is too old", _remedy_old()))
-    return Ncu(path, version, Metrics.of(architecture))
+    offered = tuple(option for option in (_FIGURES_ASKED_FOR_ALONE,) if option in _help_of(path))
+    return Ncu(path, version, Metrics.of(architecture), offered)
 
 
 def find_ncu(environment: Mapping[str, str] | None = None) -> str | None:
@@ -178,9 +185,7 @@ def ncu_version(path: str) -> str:
         HostError: it does not run, or tells none.
     """
     try:
-        done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
-        )
+        done = _told(path, "--version")
     except (OSError, subprocess.TimeoutExpired) as error:
         raise as_error(Trouble(f"ncu does not run: {scrub(str(error))}", "reinstall Nsight Compute")) from error
     match = re.search(r"\bVersion (\d{4}(?:\.\d+)+)", done.stdout)
@@ -188,6 +193,21 @@ def ncu_version(path: str) -> str:
         said = scrub((done.stdout + done.stderr).strip().partition("\n")[0])[:200] or f"exit {done.returncode}"
         raise as_error(Trouble(f"ncu tells no version: {said}", "reinstall Nsight Compute"))
     return match[1]
+
+
+@functools.cache
+def _help_of(path: str) -> str:
+    """What ncu says of its options; nothing where it does not."""
+    try:
+        return _told(path, "--help").stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _told(path: str, option: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [path, option], capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
+    )
 
 
 def restricted(params: str, capabilities: int) -> bool:

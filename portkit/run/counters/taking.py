@@ -17,6 +17,7 @@ from typing import Any, Final
 from portkit.errors import HostError
 from portkit.model import (
     CaseSource,
+    Counted,
     Counters,
     Device,
     Evidence,
@@ -24,6 +25,7 @@ from portkit.model import (
     Record,
     Status,
     Target,
+    Timed,
 )
 from portkit.plan.baselines import EAGER
 from portkit.run.counters import BuiltKernel, Profiler, Task, plain
@@ -47,6 +49,9 @@ MOST_CALLS: Final = 3
 
 MOST_KERNELS: Final = 6
 """Kernels of one function that are counted at most, but for those of its first call."""
+
+NOTABLE_COPIES: Final = 0.01
+"""Share of a call's time on the trace from which copies and fills that are not counted are told of."""
 
 EVERYTHING_OPTION: Final = "--portkit-count-all"
 
@@ -174,9 +179,34 @@ def calls_for(kernels: int | None) -> int:
 
 
 def _kernels(record: Record, function: str) -> int | None:
+    timed = _timed(record, function)
+    return timed.kernels if timed else MOST_KERNELS
+
+
+def _timed(record: Record, function: str) -> Timed | None:
+    """Times of a function; None where the record had no room for any."""
     if record.timing is None:
-        return MOST_KERNELS
-    return (record.timing.fused if function == FUSED else record.timing.baselines[function]).kernels
+        return None
+    return record.timing.fused if function == FUSED else record.timing.baselines[function]
+
+
+def _short_of_copies(record: Record, functions: Mapping[str, Counted]) -> dict[str, str]:
+    """Functions whose bytes are too few, since the driver copies or fills without a kernel: figure → why."""
+    found: dict[str, str] = {}
+    for name, counted in functions.items():
+        timed = _timed(record, name)
+        if timed and _lacks_copies(timed, counted):
+            why = f"a lower bound: {timed.copies} of {timed.kernels} launches copy or fill without a kernel, uncounted"
+            found |= dict.fromkeys((f"{name}.dram_read_bytes", f"{name}.dram_write_bytes"), why)
+    return found
+
+
+def _lacks_copies(timed: Timed, counted: Counted) -> bool:
+    """Whether the profiler saw all but the copies, and these take some of the time."""
+    if not (timed.copies and timed.kernels and timed.copied_ms and timed.trace):
+        return False
+    uncounted = timed.kernels - counted.kernels >= timed.copies
+    return uncounted and timed.copied_ms >= NOTABLE_COPIES * timed.trace.median_ms
 
 
 def _left_out(record: Record, counting: Counting) -> dict[str, str]:
@@ -195,6 +225,7 @@ def _timed_baselines(record: Record, counting: Counting) -> Iterable[str]:
 def _counters(record: Record, tool: str, device: Device, figures: Figures, counting: Counting) -> Counters:
     rows: list[dict[str, Any]] = plain(figures.kernels)
     blobs = {KERNELS: counting.store(KERNELS, json.dumps(rows).encode())} if rows else {}
+    nulls = {**_short_of_copies(record, figures.functions), **figures.nulls}
     return Counters(
         run_id=record.run_id,
         cell_key=record.keys.cell_key,
@@ -203,6 +234,6 @@ def _counters(record: Record, tool: str, device: Device, figures: Figures, count
         functions=figures.functions,
         seconds=figures.seconds,
         device_id=device.device_id,
-        nulls=figures.nulls if FUNCTIONS in figures.nulls else {**figures.nulls, **_left_out(record, counting)},
+        nulls=nulls if FUNCTIONS in nulls else {**nulls, **_left_out(record, counting)},
         blobs=blobs,
     )

@@ -118,6 +118,9 @@ _SILENT = (
 )
 """Functions that do something to a device and answer nothing."""
 
+_MEMORY = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
+"""Bytes in use on a device that holds nothing."""
+
 _CONSTANTS = {
     "is_available": True,
     "is_initialized": True,
@@ -128,10 +131,7 @@ _CONSTANTS = {
     "can_device_access_peer": False,
     "graph_pool_handle": (0, 0),
     "initial_seed": 0,
-    "memory_allocated": 0,
-    "max_memory_allocated": 0,
-    "memory_reserved": 0,
-    "max_memory_reserved": 0,
+    **dict.fromkeys(_MEMORY, 0),
     **dict.fromkeys(_SILENT),
 }
 
@@ -148,4 +148,7 @@ _ACCELERATOR = {
     "set_stream": _constant(None),
     "current_stream": lambda device=None: torch.cuda.current_stream(),
     "get_device_capability": lambda device=None: torch.cuda.get_device_capability(),
+    "get_memory_info": lambda device=None: torch.cuda.mem_get_info(),
+    **{name: type(name, (_Null,), {}) for name in ("device_index", "Graph")},
+    **{name: _constant(0) for name in _MEMORY},
 }

@@ -12,6 +12,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import torch
 
@@ -39,9 +40,12 @@ MODE_SECONDS = 0.25
 WARMUP_SECONDS = 0.1
 MOST_WARMUP_SECONDS = 0.5  # where the device's clock has not come to rest before
 MIN_WARMUP = 3  # rounds
+_PLACED = 2  # rounds at each place before the first sample: results need their memory
 _STEADY = 0.01  # change of the clock between two looks, as a share, that counts as rest
-_TRACE_STEP = 25  # rounds in one trace: starting one costs some milliseconds
+_TRACE_STEP = 20  # rounds in one trace: starting one costs some milliseconds
 _BUSY_ROUNDS = 3  # not sampled, which keep the device at work while its state is read
+
+Figure = TypeVar("Figure", int, float)
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class _Engine:
     flush: Flush
     readings: Readings
     taken: dict[str, Series] = field(default_factory=dict)
-    kernels: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    traced: Rounds[Traced] = field(default_factory=Rounds)
     hold_ms: dict[str, float] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
     nulls: dict[str, str] = field(default_factory=dict)
@@ -106,8 +110,7 @@ class _Engine:
         except TraceError as error:
             self.nulls["timing.trace"] = str(error)
             return
-        self.taken[TRACE] = _series(rounds, self.places[0])
-        self.kernels = {name: tuple(each.kernels for each in rounds.column(name)) for name in self.places[0]}
+        self.taken[TRACE], self.traced = _series(rounds, self.places[0]), rounds
 
     def warm(self) -> None:
         self._between_events(WARM, self.places, warm, MODE_SECONDS)
@@ -128,7 +131,9 @@ class _Engine:
             hold_ms=self.hold_ms,
             settled=self.settled,
             late=self.late,
-            kernels=self.kernels,
+            kernels=self._of_traced(lambda each: each.kernels),
+            copies=self._of_traced(lambda each: each.copies),
+            copied_ms=self._of_traced(lambda each: each.copied_ms),
             states=states,
             nulls={**self.nulls, **monitor.nulls},
         )
@@ -136,7 +141,7 @@ class _Engine:
     def _between_events(self, mode: str, places: Sequence[Functions], before: Before, seconds: float) -> Rounds[Sample]:
         turns = drawn(places)
         hold = hold_for(places[0], before)
-        prepare = held(hold, before)
+        prepare = held(hold, before, self.flush.let_go)
 
         def sample(rounds: int) -> Sequence[dict[str, Sample]]:
             self.readings.tick(self._busy)
@@ -146,8 +151,13 @@ class _Engine:
         self.taken[mode], self.hold_ms[mode] = _series(rounds, places[0]), hold.longest_ms
         return rounds
 
+    def _of_traced(self, figure: Callable[[Traced], Figure]) -> dict[str, tuple[Figure, ...]]:
+        """A figure of each traced call; of no function where nothing was traced."""
+        names = self.places[0] if self.traced.rounds else ()
+        return {name: tuple(map(figure, self.traced.column(name))) for name in names}
+
     def _cold(self, _: Callable[[], object]) -> None:
-        self.flush()
+        self.flush.read()
 
     def _busy(self) -> None:
         for _ in range(_BUSY_ROUNDS):
@@ -158,16 +168,16 @@ def _warm_up(places: Sequence[Functions], flush: Flush, monitor: Monitor) -> int
     """Unsampled rounds until the device's clock has come to rest or the time is over; how many."""
     start, warmup, steady, clock = time.perf_counter(), 0, False, _clock(monitor)
     while not steady and (not warmup or time.perf_counter() - start < MOST_WARMUP_SECONDS):
-        warmup += _rounds_for(WARMUP_SECONDS, places, flush)
+        warmup += _rounds_for(WARMUP_SECONDS, places, flush, MIN_WARMUP if warmup else _PLACED * len(places))
         before, clock = clock, _clock(monitor)
         steady = before is None or clock is None or abs(clock - before) <= _STEADY * before
     return warmup
 
 
-def _rounds_for(seconds: float, places: Sequence[Functions], flush: Flush) -> int:
-    """As many rounds as the time allows, but each place at least twice: results need their memory."""
+def _rounds_for(seconds: float, places: Sequence[Functions], flush: Flush, fewest: int) -> int:
+    """As many rounds as the time allows, and at least the fewest."""
     until, rounds, turns = time.perf_counter() + seconds, 0, itertools.cycle(places)
-    while rounds < max(MIN_WARMUP, 2 * len(places)) or time.perf_counter() < until:
+    while rounds < max(MIN_WARMUP, fewest) or time.perf_counter() < until:
         _unsampled_round(next(turns), flush)
         torch.cuda.synchronize()
         rounds += 1
@@ -181,7 +191,7 @@ def _clock(monitor: Monitor) -> float | None:
 
 def _unsampled_round(functions: Functions, flush: Flush) -> None:
     for call in functions.values():
-        flush()
+        flush.read()
         call()
 
 

@@ -81,10 +81,11 @@ def hold_for(functions: Functions, before: Before) -> Hold:
     return hold
 
 
-def held(hold: Hold, before: Before) -> Prepare:
-    """What ``before`` enqueues, after a hold."""
+def held(hold: Hold, before: Before, idle: Callable[[], object] = lambda: None) -> Prepare:
+    """What ``before`` enqueues, after a hold; before it, what is done while the device has nothing to do."""
 
     def prepare(name: str, call: Call) -> None:
+        idle()
         hold(name)
         before(call)
 

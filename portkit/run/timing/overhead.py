@@ -25,7 +25,7 @@ def event_overhead_us(flush: Flush) -> float:
     source = torch.ones(_BYTES // 4, dtype=torch.float32, device="cuda")
     target = torch.empty_like(source)
     call = {"copy": lambda: torch.neg(source, out=target)}
-    cold = held(hold_for(call, lambda _: flush()), lambda _: flush())
+    cold = held(hold_for(call, lambda _: flush.read()), lambda _: flush.read(), flush.let_go)
     events = [each["copy"].milliseconds for each in sample_rounds([call] * _ROUNDS, cold)]
     traced = [each["copy"].milliseconds for each in trace_rounds([call] * _ROUNDS, flush)]
     return (statistics.median(events) - statistics.median(traced)) * 1e3

@@ -23,7 +23,14 @@ class Bounds:
     fewest: int = 10  # rounds, made whatever time they take
     least: int = 50  # rounds, before the medians can count as known
     most: int = 1000  # rounds
-    step: int = 10  # rounds between two looks at the intervals and at the clock
+    step: int = 10  # rounds between two looks at the intervals and at the clock, fewer where long ones would go past it
+
+    def further(self, made: int, seconds: float) -> int:
+        """How many rounds to make next, after so many in so many seconds; 0 where that was enough."""
+        if made >= self.most or seconds >= self.seconds:
+            return 0
+        fitting = int((self.seconds - seconds) * made / seconds) if seconds else self.step
+        return max(1, min(self.step, self.most - made, fitting))
 
 
 @dataclass
@@ -48,10 +55,10 @@ def until_settled(
         milliseconds: the time of one sample.
         bounds: how long at least and at most.
     """
-    until = time.perf_counter() + bounds.seconds
+    start = time.perf_counter()
     taken = Rounds(list(sample(bounds.fewest)))
-    while not taken.settled and len(taken.rounds) < bounds.most and time.perf_counter() < until:
-        taken.rounds += sample(min(bounds.step, bounds.most - len(taken.rounds)))
+    while not taken.settled and (rounds := bounds.further(len(taken.rounds), time.perf_counter() - start)):
+        taken.rounds += sample(rounds)
         taken.settled = len(taken.rounds) >= bounds.least and _is_known(taken, milliseconds)
     return taken
 

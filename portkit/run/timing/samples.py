@@ -31,6 +31,8 @@ class Samples:
     hold_ms: Mapping[str, float] = field(default_factory=dict)  # clock or mode → how long the device was held back
     late: Mapping[str, int] = field(default_factory=dict)  # function → samples on events that may hold launch gaps
     kernels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # function → kernels of each traced call
+    copies: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # function → copies and fills among them
+    copied_ms: Series = field(default_factory=dict)  # function → their time in each traced call
     states: tuple[DeviceState, ...] = ()  # of the device: before, now and then during, after
     nulls: Mapping[str, str] = field(default_factory=dict)  # what was not taken, and why
 
@@ -49,7 +51,9 @@ class Samples:
                 "hold_ms": dict(self.hold_ms),
                 "samples": {clock: _nanoseconds(series) for clock, series in self.milliseconds.items()},
                 "late": dict(self.late),
-                "kernels": {name: list(counts) for name, counts in self.kernels.items()},
+                "kernels": _lists(self.kernels),
+                "copies": _lists(self.copies),
+                "copied": _nanoseconds(self.copied_ms),
                 "states": [asdict(state) for state in self.states],
                 "nulls": dict(self.nulls),
             }
@@ -69,10 +73,20 @@ class Samples:
             order_seed=stored.get("order_seed"),  # samples of rounds in one order have none
             hold_ms=stored["hold_ms"],
             late=stored["late"],
-            kernels={name: tuple(counts) for name, counts in stored["kernels"].items()},
+            kernels=_tuples(stored["kernels"]),
+            copies=_tuples(stored.get("copies", {})),  # samples of before these were told apart have none
+            copied_ms=_milliseconds(stored.get("copied", {})),
             states=tuple(DeviceState(**{**each, "throttle": tuple(each["throttle"])}) for each in stored["states"]),
             nulls=stored["nulls"],
         )
+
+
+def _lists(counts: Mapping[str, tuple[int, ...]]) -> dict[str, list[int]]:
+    return {name: list(each) for name, each in counts.items()}
+
+
+def _tuples(counts: Mapping[str, list[int]]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(each) for name, each in counts.items()}
 
 
 def _nanoseconds(series: Series) -> dict[str, list[int]]:

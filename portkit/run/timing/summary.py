@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 
 from portkit.model import Clock, Ratio, Timed, Timing
 from portkit.run.timing.readings import named, throttle_reasons
 from portkit.run.timing.samples import EVENTS, FUSED, TRACE, Samples, Series
-from portkit.run.timing.statistics import of_rounds
+from portkit.run.timing.statistics import DIGITS, of_rounds
 
 LEAST_KERNEL_MS = 0.005
 """Kernel time below which no speedup of it is claimed: the trace's own spread is too large a part of it."""
@@ -25,7 +26,7 @@ def summarize(samples: Samples) -> tuple[Timing, dict[str, str]]:
         clocks[mode], ratios[mode] = _of(series)
     kernel, too_short = _kernel_speedups(clocks.get(TRACE, {}), ratios.get(TRACE, {}))
     kernels, varying = _kernels(samples.kernels)
-    timed = {name: _timed(name, clocks, kernels) for name in clocks[EVENTS]}
+    timed = {name: _timed(name, clocks, kernels, samples) for name in clocks[EVENTS]}
     timing = Timing(
         flush_bytes=samples.flush_bytes,
         warmup=samples.warmup,
@@ -47,8 +48,14 @@ def _of(series: Series) -> tuple[dict[str, Clock], dict[str, Ratio]]:
     return of_rounds(series, next(iter(series)))[0], {}
 
 
-def _timed(name: str, clocks: Mapping[str, Mapping[str, Clock]], kernels: Mapping[str, int]) -> Timed:
-    return Timed(kernels=kernels.get(name), **{mode: of[name] for mode, of in clocks.items() if name in of})
+def _timed(name: str, clocks: Mapping[str, Mapping[str, Clock]], kernels: Mapping[str, int], samples: Samples) -> Timed:
+    copies, copied = set(samples.copies.get(name, ())), samples.copied_ms.get(name)
+    return Timed(
+        kernels=kernels.get(name),
+        copies=copies.pop() if len(copies) == 1 else None,
+        copied_ms=round(statistics.median(copied), DIGITS) if copied else None,
+        **{mode: of[name] for mode, of in clocks.items() if name in of},
+    )
 
 
 def _kernel_speedups(

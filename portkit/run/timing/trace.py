@@ -1,11 +1,11 @@
 """Kernel time of a call: the sum of its kernels' durations in the device trace.
 
 The trace is that of torch.profiler, which has it from CUPTI on NVIDIA and from roctracer
-or rocprofiler on AMD; copies and fills count like kernels. Each traced call lies between
-two launches of a marker kernel of portkit's own, and what belongs to it is decided by the
-order of launches (correlation numbers count the calls into the driver), not by times: work
-on other streams, or that still runs when the next call is launched, is told apart all the
-same. A trace whose markers do not add up is refused.
+or rocprofiler on AMD; copies and fills count like kernels, and how much they are is told, since a
+profiler of kernels does not see them. Each traced call lies between two launches of a marker kernel
+of portkit's own, and what belongs to it is decided by the order of launches (correlation numbers
+count the calls into the driver), not by times: work on other streams, or that still runs when the
+next call is launched, is told apart all the same. A trace whose markers do not add up is refused.
 
 Tracing is a pass of its own, since it makes launches dearer.
 """
@@ -13,6 +13,7 @@ Tracing is a pass of its own, since it makes launches dearer.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,9 @@ from portkit.run.timing.events import Functions
 MARKER = "portkit_marks_a_traced_call"
 """Name of the marker kernel in the trace."""
 
+_COPY = re.compile(r"(Memcpy|Memset)\b|Copy(Device|Host)To|FillBuffer\b")
+"""How names of copies and fills begin, CUPTI's and roctracer's; no kernel of theirs or ours begins so."""
+
 
 class TraceError(Exception):
     """The device gave no trace that can be read; the message says why."""
@@ -39,6 +43,8 @@ class Traced:
 
     milliseconds: float
     kernels: int  # with copies and fills
+    copies: int = 0  # how many of them are copies and fills that the driver makes, and no kernels
+    copied_ms: float = 0.0  # time of these
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,12 @@ def _activity(event: Any) -> Activity:
 
 
 def _sum(activities: Sequence[Activity]) -> Traced:
-    return Traced(sum(each.nanoseconds for each in activities) / 1e6, len(activities))
+    copies = [each for each in activities if _COPY.match(each.name)]
+    return Traced(_milliseconds(activities), len(activities), len(copies), _milliseconds(copies))
+
+
+def _milliseconds(activities: Iterable[Activity]) -> float:
+    return sum(each.nanoseconds for each in activities) / 1e6
 
 
 def portkit_marks_a_traced_call() -> None:

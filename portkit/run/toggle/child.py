@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from portkit.errors import CaseError, HostError, PortkitError
 from portkit.plan.cases import Complaint
 from portkit.plan.toggle import ToggleRequest
+from portkit.run.processes import end_with_parent
 from portkit.store.toggled import ANSWER, ToggleAnswer
 
 ANSWER_FILE = "answer.json"
@@ -25,6 +26,7 @@ REQUEST = TypeAdapter(ToggleRequest)
 
 def main(folder: Path) -> None:
     """Answer one request."""
+    end_with_parent(os.getppid())
     request = REQUEST.validate_json(sys.stdin.buffer.read())
     faulthandler.enable()
     stages = os.fdopen(os.dup(1), "w", encoding="utf-8")

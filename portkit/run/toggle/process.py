@@ -17,6 +17,7 @@ from typing import IO, Final
 
 from portkit.errors import CaseError, WorkerError
 from portkit.plan.toggle import ToggleRequest
+from portkit.run.interrupt import Interruptions
 from portkit.run.processes import describe_exit
 from portkit.run.scrub import tail
 from portkit.run.toggle.child import ANSWER_FILE, REQUEST
@@ -84,6 +85,8 @@ class _Said:
 def _watched(request: ToggleRequest, folder: Path, log: IO[bytes], seconds: float, stage: Stage) -> _End:
     command = [sys.executable, "-m", "portkit.run.toggle.child", str(folder)]
     end, until = _End(seconds=seconds), time.monotonic() + seconds
+    interruptions = Interruptions()
+    interruptions.install()
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
     try:
         assert child.stdin is not None
@@ -98,6 +101,7 @@ def _watched(request: ToggleRequest, folder: Path, log: IO[bytes], seconds: floa
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)  # with compilers that it started
         child.wait()
+        interruptions.restore()
     return end
 
 

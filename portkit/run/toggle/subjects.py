@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from portkit.errors import CaseError
 from portkit.model import CaseSource
-from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs
+from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs, tensors
 from portkit.plan.toggle import Subject, read_inputs
 from portkit.run.inputs import InputMaker
 from portkit.run.load import import_source
@@ -41,13 +41,22 @@ class Arguments:
 
 
 def make_arguments(texts: Sequence[str], device: str, seed: int) -> Arguments:
-    """Make the arguments that the texts of ``--input`` ask for; the same bits on every host."""
+    """Make the arguments that the texts of ``--input`` ask for; the same bits on every host.
+
+    Raises:
+        CaseError: the device has no room for them.
+    """
     maker = InputMaker(seed, device)
 
     def made(spec: TensorSpec | DtypeSpec) -> Any:
         return getattr(torch, spec.dtype) if isinstance(spec, DtypeSpec) else tensor(spec, maker)
 
-    values = [(name, map_specs(made, value)) for name, value in read_inputs(texts)]
+    try:
+        values = [(name, map_specs(made, value)) for name, value in read_inputs(texts)]
+    except RuntimeError as error:
+        wanted = sum(spec.bytes for _, value in read_inputs(texts) for spec in tensors(value))
+        message = f"inputs of {wanted / 2**30:,.1f} GiB can't be made on {device}: {told(error)}"
+        raise CaseError(message, place="--input", remedy="give smaller ones") from error
     positional = tuple(value for name, value in values if name is None)
     return Arguments(positional, {name: value for name, value in values if name is not None})
 

@@ -136,8 +136,9 @@ def _tell(answers: IO[str], line: bytes) -> None:
 
 def _why_not(error: CaseError) -> str:
     """Why a variant does not run; Triton's own words do not say it."""
-    no_gpu = "active drivers" in error.message and not torch.cuda.is_available()
-    return "its kernels are Triton's, which need a GPU, and there is none here" if no_gpu else error.message
+    if "active drivers" in error.message and not torch.cuda.is_available():
+        return "its kernels are Triton's, which need a GPU, and there is none here"
+    return f"{error.place}: {error.message}" if error.place else error.message
 
 
 if __name__ == "__main__":

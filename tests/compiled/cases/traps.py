@@ -111,6 +111,9 @@ def asks_torch(x):
     assert torch.cuda.is_bf16_supported()
     assert torch.cuda.device_count() == torch.accelerator.device_count() == 1
     assert torch.accelerator.current_accelerator().type == "cuda"
+    assert torch.accelerator.memory_allocated() == 0
+    with torch.accelerator.device_index(0):
+        pass
     assert torch.cuda.current_device() == torch.accelerator.current_device_index() == 0
     assert torch.get_device_module("cuda") is torch.cuda
     free, total = torch.cuda.mem_get_info()

@@ -15,7 +15,7 @@ from portkit.emulate.core import smallfloats
 from portkit.emulate.core.floats import flush, to_odd
 from portkit.emulate.core.smallfloats import SmallFloat
 from portkit.emulate.ptx.decode import Decoder, Read, Step
-from portkit.emulate.ptx.isa.halves import decode, pack, unpack
+from portkit.emulate.ptx.isa.halves import decode, unpack
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.isa.rounding import FLOAT_MODES, INTEGER_MODES, NEAREST, bf16_bits, rounded
 from portkit.emulate.ptx.isa.rows import Function
@@ -354,11 +354,13 @@ def _from_codes(decoder: Decoder, result: Type, source: Type) -> Step:
     table, bits = _table(source)
     read, write = decoder.read(decoder.operands[1], source), decoder.write(decoder.operands[0], Type.B32)
     mask = np.uint32((1 << bits) - 1)
+    last = narrowed(Type.BF16 if result is Type.BF16X2 else Type.F16, NEAREST)
+    halves = np.asarray(last(_relu(table) if relu else table)).astype(np.uint32)
 
     def step(machine: Machine) -> None:
         codes = np.asarray(read(machine)).astype(np.uint32)
-        low, high = (table[codes >> np.uint32(shift) & mask] for shift in (0, bits))
-        write(machine, pack(*((_relu(low), _relu(high)) if relu else (low, high)), result))
+        low, high = (halves[codes >> np.uint32(shift) & mask] for shift in (0, bits))
+        write(machine, low | high << np.uint32(16))
 
     return step
 

@@ -31,6 +31,7 @@ _LOW, _UP = np.uint32(0xFFFF), np.uint32(16)
 
 SMALLEST_NORMAL = 2.0**-14
 """Of float16, which .ftz flushes what is smaller than."""
+SMALLEST_NORMAL_BFLOAT16 = 2.0**-126
 
 
 def decode(bits: Array, kind: Type) -> Array:
@@ -177,11 +178,16 @@ def _on_bits(of: Callable[[Array, Array], Array]) -> Callable[[Decoder], Step]:
     return build
 
 
+def _flushed(x: Array) -> Array:
+    """Zero for what is no normal bfloat16. Arguments need none of it: their powers of two are 1."""
+    return np.where(np.abs(x) < SMALLEST_NORMAL_BFLOAT16, 0.0, x)
+
+
 def _approximate(function: Callable[[Array], Array]) -> Callable[[Decoder], Step]:
     def build(decoder: Decoder) -> Step:
         decoder.required("approx")
-        decoder.ignore("ftz")  # what it flushes, results of these functions do not tell
-        return _apply(decoder, lambda x: function(np.asarray(x).astype(np.float64)), 1)
+        last = _flushed if decoder.has("ftz") else np.asarray
+        return _apply(decoder, lambda x: last(function(np.asarray(x).astype(np.float64))), 1)
 
     return build
 

@@ -57,19 +57,25 @@ class Filters {
 
   /** What of a plot's values is shown: those of targets and evidence that are chosen; null where none is. */
   ofPlot(plot, kind) {
-    const one = (name, value) => !this.chosen.get(name).size || this.chosen.get(name).has(value);
-    if ((plot.page && !one("page", plot.page)) || (plot.dtype && !one("dtype", plot.dtype))) return null;
-    const passes = (value) => {
-      const runs = kind.runs.map((field) => value[field].split(" "));
-      const named = kind.targets.filter((field) => value[field]).map((field) => value[field].split(" ")[0]); // of a partition too
-      const targets = [...named, ...runs.map(([target]) => target)];
-      const evidence = runs.length ? runs.map((run) => run[1]) : [value.evidence ?? "measured"];
-      return targets.every((target) => one("target", target) && one("vendor", this.vendors.get(target))) &&
-        evidence.every((each) => one("evidence", each)) &&
-        (!value.page || one("page", value.page)) && (!value.dtype || one("dtype", value.dtype));
-    };
-    const kept = Object.entries(plot.datasets).map(([name, values]) => [name, values.filter(passes)]);
+    if ((plot.page && !this.one("page", plot.page)) || (plot.dtype && !this.one("dtype", plot.dtype))) return null;
+    const kept = Object.entries(plot.datasets).map(([name, values]) => [name, values.filter((value) => this.ofValue(value, kind))]);
     return kept[0][1].length ? Object.fromEntries(kept) : null; // the first is what the others stand around
+  }
+
+  /** Whether a value of a plot is of targets, evidence, kernel and dtype that are chosen. */
+  ofValue(value, kind) {
+    const runs = kind.runs.map((field) => value[field].split(" "));
+    const named = kind.targets.filter((field) => value[field]).map((field) => value[field].split(" ")[0]); // of a partition too
+    const targets = [...named, ...runs.map(([target]) => target)];
+    const evidence = runs.length ? runs.map((run) => run[1]) : [value.evidence ?? "measured"];
+    return targets.every((target) => this.one("target", target) && this.one("vendor", this.vendors.get(target))) &&
+      evidence.every((each) => this.one("evidence", each)) &&
+      (!value.page || this.one("page", value.page)) && (!value.dtype || this.one("dtype", value.dtype));
+  }
+
+  /** Whether a filter lets a value through. */
+  one(name, value) {
+    return !this.chosen.get(name).size || this.chosen.get(name).has(value);
   }
 
   /** Puts the controls into an element. */

@@ -30,6 +30,46 @@ function reachable(table) {
   if (first) first.tabIndex = 0;
 }
 
+/** Lets the heads of a plain table sort its lines: up, down, as they were. */
+function sortable(table) {
+  const lines = [...table.tBodies[0].rows];
+  const heads = [...table.tHead.rows[0].cells];
+  const state = { column: null, falling: false };
+  const sort = (column) => {
+    if (state.column !== column) Object.assign(state, { column, falling: false });
+    else if (!state.falling) state.falling = true;
+    else state.column = null;
+    table.tBodies[0].append(...(state.column === null ? lines : sortedBy(lines, column, state.falling)));
+    heads.forEach((head, i) => markSorted(head, i === state.column ? state.falling : null));
+  };
+  heads.forEach((head, i) => {
+    const arrow = h("span", { class: "arrow", "aria-hidden": "true" });
+    head.replaceChildren(h("button", { type: "button", click: () => sort(i) }, head.textContent, arrow));
+  });
+  return table;
+}
+
+function markSorted(head, falling) {
+  if (falling === null) head.removeAttribute("aria-sort");
+  else head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+  head.querySelector(".arrow").textContent = falling === null ? "" : falling ? " ↓" : " ↑";
+}
+
+/** Lines of a plain table by what a column says; what is unknown last, whichever way. */
+function sortedBy(lines, column, falling) {
+  const said = (line) => line.cells[column].textContent;
+  const unknown = lines.filter((line) => said(line) === "–");
+  const known = lines.filter((line) => said(line) !== "–");
+  known.sort((a, b) => (falling ? -1 : 1) * inOrder(said(a), said(b)));
+  return [...known, ...unknown];
+}
+
+/** Order of two texts or numbers: numbers by size, also where texts write them. */
+function inOrder(a, b) {
+  if (a !== "" && b !== "" && Number.isFinite(Number(a)) && Number.isFinite(Number(b))) return a - b;
+  return String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
 /** A cell that scrolls with its table: a region that the keyboard can scroll. */
 function scrollable(label, ...children) {
   return h("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" }, ...children);

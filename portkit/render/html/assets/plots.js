@@ -14,18 +14,40 @@ function fitted(spec, height, width) {
   return { ...spec, width, height, autosize: { type: "fit-x", contains: "padding" } };
 }
 
+// Cascades under filters, by the same rules as portkit/analysis/views/cascade.py, which can't know what a reader filters
+
+/** Values by what a function says of them, in their order. */
+function grouped(values, key) {
+  const groups = new Map();
+  for (const value of values) {
+    const name = key(value);
+    if (!groups.has(name)) groups.set(name, []);
+    groups.get(name).push(value);
+  }
+  return [...groups.values()];
+}
+
+/** Harmonic mean of efficiencies; 0 where one is 0. */
+const portability = (steps) => steps.length / steps.reduce((sum, step) => sum + 1 / step.efficiency, 0);
+
+/** The first of those with the most. */
+const most = (values, figure) => values.reduce((best, each) => (figure(each) > figure(best) ? each : best));
+
 /** Steps of a cascade over the targets that are left: the same efficiencies, their harmonic mean so far. */
 function stepped(values) {
-  const lines = new Map();
-  for (const value of values) lines.set(value.line, [...(lines.get(value.line) ?? []), value]);
-  return [...lines.values()].flatMap((steps) => {
-    let inverse = 0;
+  return grouped(values, (value) => value.line).flatMap((steps) => {
     const falling = [...steps].sort((a, b) => b.efficiency - a.efficiency);
-    return falling.map((step, i) => {
-      inverse += 1 / step.efficiency; // of a target that can't run it infinite, so that the mean is 0
-      return { ...step, place: i + 1, portability: (i + 1) / inverse };
-    });
+    return falling.map((step, i) => ({ ...step, place: i + 1, portability: portability(falling.slice(0, i + 1)) }));
   });
+}
+
+/** Of each kernel the worst operation in its best variant; the worst kernels first. */
+function worstOfEach(candidates, count) {
+  const variants = (steps) => grouped(steps, (step) => step.operation);
+  const problems = grouped(candidates, (step) => JSON.stringify([step.page, step.problem]));
+  const best = problems.map((steps) => most(variants(steps), portability));
+  const worst = grouped(best, (steps) => steps[0].page).map((each) => most(each, (steps) => -portability(steps)));
+  return worst.sort((a, b) => portability(a) - portability(b)).slice(0, count).flat();
 }
 
 class Plots {
@@ -65,7 +87,12 @@ class Plots {
   values(plot) {
     const { filters, data } = this.app;
     if (!filters.active) return plot.datasets;
-    const kept = filters.ofPlot(plot, data.kinds[plot.kind]);
+    const kind = data.kinds[plot.kind];
+    if (plot.candidates) {
+      const left = plot.candidates.filter((value) => filters.ofValue(value, kind));
+      return left.length ? { steps: stepped(worstOfEach(left, plot.most)) } : null;
+    }
+    const kept = filters.ofPlot(plot, kind);
     return kept && plot.kind === "cascade" ? { ...kept, steps: stepped(kept.steps) } : kept;
   }
 
@@ -140,8 +167,8 @@ function valuesTable(name, values) {
   const fields = [...new Set(values.flatMap((value) => Object.keys(value)))];
   const shown = (value) => (typeof value === "number" ? figure(value) : String(value ?? "–"));
   const line = (value) => h("tr", {}, ...fields.map((field) => h("td", {}, shown(value[field]))));
-  return scrollable(`Values: ${name}`, h("table", { class: "plain" },
+  return scrollable(`Values: ${name}`, sortable(h("table", { class: "plain" },
     h("caption", {}, name),
     h("thead", {}, h("tr", {}, ...fields.map((field) => h("th", { scope: "col" }, field)))),
-    h("tbody", {}, ...values.slice(0, MOST_VALUES).map(line))));
+    h("tbody", {}, ...values.slice(0, MOST_VALUES).map(line)))));
 }

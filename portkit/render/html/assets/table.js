@@ -114,10 +114,9 @@ class Table {
     if (!this.order) return rows;
     const value = (row) => this.app.rows.value(this.order, row);
     const way = this.falling ? -1 : 1;
-    const compare = (a, b) => (typeof a === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
     const known = Array.from(rows).filter((row) => value(row) !== null);
     const unknown = Array.from(rows).filter((row) => value(row) === null);
-    known.sort((a, b) => way * compare(value(a), value(b)) || a - b);
+    known.sort((a, b) => way * inOrder(value(a), value(b)) || a - b);
     return [...known, ...unknown];
   }
 }

@@ -196,10 +196,25 @@ const findingsView = {
 const hosts = {
   title: () => "Hosts and versions",
   async show(app, place) {
-    place.append($("hosts").content.cloneNode(true));
+    const content = $("hosts").content.cloneNode(true);
+    const tables = [...content.querySelectorAll("table.plain")].map(sortable);
+    const status = h("span", { class: "muted", role: "status" });
+    const input = settled((event) => { status.textContent = searched(tables, event.target.value); });
+    const search = h("input", { type: "search", "aria-label": "Search the tables", placeholder: "Search the tables", input });
+    content.querySelector("h2").after(h("div", { class: "bar" }, search, status));
+    place.append(content);
     return {};
   },
 };
+
+/** Hides lines of tables that lack one of the words, and says how many are left. */
+function searched(tables, text) {
+  const words = text.trim().toLowerCase().split(/\s+/).filter(Boolean);
+  const lines = tables.flatMap((table) => [...table.tBodies[0].rows]);
+  for (const line of lines) line.hidden = !words.every((word) => line.textContent.toLowerCase().includes(word));
+  const left = lines.filter((line) => !line.hidden).length;
+  return words.length ? `${plural(left, "line")} of ${lines.length}` : "";
+}
 
 // One cell with all of its fields
 

@@ -1,0 +1,45 @@
+"""Runs a command that a signal or a limit of time may end, so that it leaves its report."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GRACE_SECONDS = 2.0
+"""For a command to end by the signal that this process got."""
+
+
+def until(command: Sequence[str], seconds: float | None = None) -> bool:
+    """Run a command in the repository; False where a signal or the time ended it.
+
+    Args:
+        command: ends orderly on SIGINT.
+        seconds: after which it is interrupted; None for no limit.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with subprocess.Popen(command, cwd=ROOT) as child:
+            try:
+                child.wait(seconds)
+            except KeyboardInterrupt:
+                _end(child)
+                return False
+            except subprocess.TimeoutExpired:
+                child.send_signal(signal.SIGINT)
+                child.wait()
+                return False
+            return True
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Wait for a command that may have had the signal, too; else pass it on."""
+    try:
+        child.wait(GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGINT)
+        child.wait()

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""How far outputs of emulated cells lie from those of the same cells on a GPU, case by case.
+
+    python scripts/emulated_distance.py --run reports/local/distance     # on a host with an H200
+    python scripts/emulated_distance.py reports/local/distance/*.jsonl   # anywhere, of reports that are there
+
+Emulated are small shapes and measured are large ones, so ``--run`` makes a matrix of its own, of ``suite.yaml``'s
+quick tier at the small shapes, and runs both evidences of each cell; options behind ``--`` go to pytest, such as
+``-k emulated`` where the GPU is another host's. Inputs are the same to the bit, which their hash says.
+
+Compared are the elements that fingerprints keep: of each output 1,024, or all where there are no more. ulp are steps
+between neighbouring numbers of the output's dtype. ``of the limit`` is the furthest distance in the measure of the
+cell's verdict, ``|emulated - measured| / (|measured| + rms)``, over the limit of that verdict: 1 is as far from each
+other as the verdict lets either be from float64. Exit code 1 where a cell is beyond it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bounded import until
+from ruamel.yaml import YAML
+from tabulate import tabulate
+
+from portkit.analysis.distance import FINGERPRINT, ordinal, value
+from portkit.model import DTYPE_BYTES, Cell, Evidence, Record
+from portkit.plan.expand import Emulate, Selection
+from portkit.run.benchmark import prepare
+from portkit.store.journal import read_blob, read_report
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITE = ROOT / "suite.yaml"
+QUANTILES = (50, 90, 99, 100)
+SIDES = (Evidence.MEASURED, Evidence.EMULATED)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """One output of a cell, emulated beside measured."""
+
+    case: str
+    ulp: np.ndarray  # float64, an element each; inf where one alone is NaN or Inf
+    equal: bool  # every bit of the whole output
+    of_limit: float | None  # None: the verdict has no such limit, as of codes and indices
+
+
+def pairs(paths: Iterable[Path], target: str) -> Iterator[tuple[tuple[Path, Record], ...]]:
+    """Records of cells measured and emulated on that target from one source and equal inputs, the newest of each."""
+    found: dict[tuple[Cell, str, str], dict[Evidence, tuple[Path, Record]]] = {}
+    for path in sorted(paths, key=lambda each: each.stem):
+        for record in read_report(path).records:
+            if record.cell.target == target and record.verdict and FINGERPRINT in record.blobs:
+                key = record.cell, record.keys.source_hash, record.verdict.input_hash
+                found.setdefault(key, {})[record.evidence] = path, record
+    both = ([each[side] for side in SIDES if side in each] for each in found.values())
+    return (tuple(each) for each in both if len(each) == len(SIDES))
+
+
+def apart(pair: Sequence[tuple[Path, Record]]) -> Iterator[Apart]:
+    """Each output of a cell."""
+    measured, emulated = (json.loads(read_blob(path, record.blobs[FINGERPRINT])) for path, record in pair)
+    _, record = pair[0]
+    limits = {each.name: each.limit for each in record.verdict.outputs} if record.verdict else {}
+    for one, other in zip(measured["outputs"], emulated["outputs"], strict=True):
+        equal = one["hash"] == other["hash"]
+        yield Apart(
+            record.cell.case, steps(one, other), equal, 0.0 if equal else _of(limits.get(one["name"]), one, other)
+        )
+
+
+def steps(one: Mapping[str, Any], other: Mapping[str, Any]) -> np.ndarray:
+    """Steps between the elements of two outputs; NaN of any payload are alike, and so are zeros of either sign."""
+    first, second = values(one), values(other)
+    places = [np.array([ordinal(bits, one["dtype"]) for bits in _elements(each)], float) for each in (one, other)]
+    alike = (first == second) | (np.isnan(first) & np.isnan(second))
+    apart = np.where(np.isfinite(first) & np.isfinite(second), np.abs(places[0] - places[1]), math.inf)
+    return np.where(alike, 0.0, apart)
+
+
+def values(output: Mapping[str, Any]) -> np.ndarray:
+    """The elements of an output that its fingerprint keeps, in float64."""
+    return np.array([value(bits, output["dtype"]) for bits in _elements(output)], float)
+
+
+def _elements(output: Mapping[str, Any]) -> list[int]:
+    size, raw = DTYPE_BYTES[output["dtype"]], base64.b64decode(output["bits"])
+    return [int.from_bytes(raw[first : first + size], "little") for first in range(0, len(raw), size)]
+
+
+def _of(limit: float | None, measured: Mapping[str, Any], emulated: Mapping[str, Any]) -> float | None:
+    """The furthest distance, as the verdict measures errors, over its limit; None where there is no limit."""
+    if not limit:
+        return None
+    wanted, got = values(measured), values(emulated)
+    count = math.prod(measured["shape"]) - measured["nonfinite"]
+    scale = measured["norm"] / math.sqrt(max(1, count)) or 1.0
+    finite = np.isfinite(wanted) & np.isfinite(got)
+    errors = np.abs(got - wanted)[finite] / (np.abs(wanted[finite]) + scale)
+    return float(errors.max(initial=0.0)) / limit
+
+
+def table(found: Sequence[Apart]) -> str:
+    """Quantiles by case in Markdown, then those of all."""
+    cases = dict.fromkeys(each.case for each in found)
+    rows = [_row(case, [each for each in found if each.case == case]) for case in cases]
+    head = ["case", "outputs", "equal bits", "elements", "differing", *_heads(), "of the limit"]
+    return tabulate([*rows, _row("all", found)], head, tablefmt="github", disable_numparse=True)
+
+
+def _heads() -> list[str]:
+    return [f"{each} %" if each < max(QUANTILES) else "furthest, ulp" for each in QUANTILES]
+
+
+def _row(name: str, found: Sequence[Apart]) -> tuple[str, ...]:
+    ulp = np.concatenate([each.ulp for each in found])
+    limits = [each.of_limit for each in found if each.of_limit is not None]
+    quantiles = (f"{each:g}" for each in np.percentile(ulp, QUANTILES, method="higher"))
+    share = f"{np.count_nonzero(ulp) / ulp.size:.2%}"
+    last = f"{max(limits):.2f}" if limits else "no limit"
+    return name, str(len(found)), str(sum(x.equal for x in found)), f"{ulp.size:,}", share, *quantiles, last
+
+
+def beyond(found: Iterable[Apart]) -> list[str]:
+    """Cases with an output that is further than its limit."""
+    return sorted({each.case for each in found if each.of_limit is not None and each.of_limit > 1})
+
+
+def run(folder: Path, target: str, seconds: float | None, options: Sequence[str]) -> None:
+    """Measure and emulate the quick tier at its small shapes."""
+    with tempfile.TemporaryDirectory() as at:
+        matrix = Path(at) / "small.yaml"
+        matrix.write_text(_dumped(small(target, Path(at))), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "--benchmark", "-q", "-p", "no:cacheprovider", "--portkit-no-texts"]
+        chosen = ["--portkit-matrix", str(matrix), "--portkit-target", target, "--portkit-emulate", "all"]
+        plain = ["--portkit-baselines", "none", "--portkit-counters", "off", "--portkit-probe", "off"]
+        report = ["--portkit-report", str(folder.resolve())]
+        until([*command, *chosen, *plain, *report, *options], seconds)
+
+
+def small(target: str, folder: Path) -> dict[str, Any]:
+    """A matrix of the suite's quick tier whose shapes are the small ones."""
+    prepared = prepare(SUITE, tier="quick", selection=Selection((target,)), emulate=Emulate.ALL)
+    kernels: dict[str, dict[str, Any]] = {}
+    for planned in prepared.plan.cells:
+        if planned.evidence is not Evidence.EMULATED or planned.excluded is not None:
+            continue
+        cell = planned.cell
+        path = prepared.declarations[cell.case].source.path
+        axes = {
+            "shapes": cell.shape_text,
+            "dtypes": cell.dtype,
+            "variants": cell.variant,
+            "directions": str(cell.direction),
+        }
+        own = kernels.setdefault(cell.case, {"path": os.path.relpath(str(path), folder)})
+        for name, each in axes.items():
+            own[name] = [*dict.fromkeys([*own.get(name, []), each])]
+    return {"version": 1, "kernels": kernels, "targets": [target]}
+
+
+def _dumped(content: Mapping[str, Any]) -> str:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+        YAML(typ="safe").dump(content, file)
+        file.seek(0)
+        return file.read()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run if asked to, and print the table."""
+    at = list(arguments).index("--") if "--" in arguments else len(arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT")
+    parser.add_argument("--target", default="h200", help="(%(default)s)")
+    parser.add_argument("--run", type=Path, metavar="FOLDER", help="run the cells; where the report goes")
+    parser.add_argument("--seconds", type=float, help="how long the run takes at most (no limit)")
+    chosen = parser.parse_args(arguments[:at])
+    if chosen.run:
+        run(chosen.run, chosen.target, chosen.seconds, arguments[at + 1 :])
+    paths = [*chosen.reports, *(chosen.run.glob("*.jsonl") if chosen.run else ())]
+    found = [output for pair in pairs(paths, chosen.target) for output in apart(pair)]
+    if not found:
+        print("no cell was both measured and emulated")
+        return 0 if chosen.run else 1
+    print(table(found))
+    print("\n".join(f"{case}: beyond its limit" for case in beyond(found)), end="")
+    return 1 if beyond(found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""How many cells of a tier are judged by emulation at today's source; runs those that are not.
+
+    python scripts/emulated_tier.py reports/emulated-suite-2026-11-30.csv reports/local/*.jsonl [-o CSV]
+    python scripts/emulated_tier.py --run reports/local/emulated --seconds 3600 … [-- PYTEST OPTIONS]
+
+A cell is judged once a report, or a table that this script wrote of reports, has a verdict of it from the kernel's
+source of today (``source_hash``: comments and docstrings do not count). It is right where every such verdict, one a
+version of Triton, is ``passed`` or what the matrix expects; where host code asked for what the catalogue does not
+know of that target, none can be had. Of several from one version the last counts: tables first, then reports by their
+time. A later emulator makes no verdict older.
+
+``--run`` runs what is left, first what was wrong, then what was never judged, and may be interrupted: what it judged
+stands in the folder's reports, which it reads next time. Exit code 1 where a cell is wrong, with ``--check`` also
+where one is not judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import enum
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+
+from bounded import until
+from tabulate import tabulate
+
+from portkit.errors import PortkitError, ReportError
+from portkit.model import CaseDeclaration, Cell, Direction, Evidence, PlannedCell, Record, Status
+from portkit.plan.expand import Emulate, Selection
+from portkit.plan.matrix_format import parse_shape
+from portkit.run.benchmark import Prepared, prepare
+from portkit.store.journal import read_report
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITE = ROOT / "suite.yaml"
+TARGETS = "mi300x,mi355x,rx7900xtx,rx9070xt,t4,a100,rtx3090,rtx4090,h200,b200,b300,rtx5090"
+UNANSWERED = "UnknownPropertyError"
+"""What begins the message where host code asked for what the catalogue does not know of a target."""
+MESSAGE = 100
+"""Characters of a message that a table keeps."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What became of a cell: its status, from which source of the kernel, with which Triton."""
+
+    status: str
+    source_hash: str
+    triton: str
+    message: str = ""  # where it did not pass, as far as it fits
+
+
+Found = dict[Cell, dict[tuple[str, str], Judged]]
+"""Cell → source and version of Triton → what became of it."""
+
+
+class State(enum.StrEnum):
+    """Where a cell stands."""
+
+    PASSED = "passed"
+    EXPECTED = "as expected"
+    UNKNOWN = "not in the catalogue"
+    WRONG = "wrong"
+    EARLIER = "earlier source"
+    NEVER = "never"
+
+
+WORST_FIRST = (State.WRONG, State.UNKNOWN, State.EXPECTED, State.PASSED)
+"""Of what several versions of Triton gave, what decides."""
+
+LEFT = (State.WRONG, State.NEVER, State.EARLIER)
+"""States whose cells are to run, in that order."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table: one verdict of a cell on the targets that share it, by their names."""
+
+    case: str
+    direction: str
+    shape: str
+    dtype: str
+    variant: str
+    evidence: str
+    status: str
+    source_hash: str
+    triton: str
+    message: str
+    targets: str
+
+    @property
+    def cells(self) -> Iterator[Cell]:
+        """The cells, one a target."""
+        axes = (self.case, Direction(self.direction), parse_shape(self.shape), self.dtype, self.variant)
+        return (Cell(*axes, target=name) for name in self.targets.split())
+
+
+def read(paths: Iterable[Path]) -> Found:
+    """Verdicts of tables and reports; of one cell, source and version of Triton the last one."""
+    found: Found = {}
+    tables = [path for path in paths if path.suffix == ".csv"]
+    reports = sorted((path for path in paths if path.suffix != ".csv"), key=lambda path: path.stem)
+    for path in (*tables, *reports):
+        for cell, judged in _of_table(path) if path in tables else _of_report(path):
+            found.setdefault(cell, {})[judged.source_hash, judged.triton] = judged
+    return found
+
+
+def _of_table(path: Path) -> Iterator[tuple[Cell, Judged]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = csv.DictReader(file)
+        if rows.fieldnames != [each.name for each in fields(Line)]:
+            raise ReportError("is no table of emulated_tier.py", place=str(path), remedy="name one that -o wrote")
+        for line in (Line(**row) for row in rows):
+            for cell in line.cells:
+                yield cell, Judged(line.status, line.source_hash, line.triton, line.message)
+
+
+def _of_report(path: Path) -> Iterator[tuple[Cell, Judged]]:
+    for record in read_report(path).records:
+        if record.evidence is Evidence.EMULATED and record.outcome.status is not Status.EXCLUDED:
+            yield record.cell, _judged(record)
+
+
+def _judged(record: Record) -> Judged:
+    outcome = record.outcome
+    return Judged(outcome.status.value, record.keys.source_hash, record.triton or "", _told(outcome.message))
+
+
+def _told(message: str) -> str:
+    """The part of a message that a table keeps."""
+    first = max(0, message.find(UNANSWERED))
+    return message[first : first + MESSAGE]
+
+
+def states(prepared: Prepared, found: Found) -> dict[PlannedCell, State]:
+    """Where each emulated cell of the plan stands."""
+    now = {name: declaration.source_hash for name, declaration in prepared.declarations.items()}
+    planned = [each for each in prepared.plan.cells if each.evidence is Evidence.EMULATED and each.excluded is None]
+    return {each: _state(each, found.get(each.cell, {}).values(), now[each.cell.case]) for each in planned}
+
+
+def _state(planned: PlannedCell, judged: Iterable[Judged], source_hash: str) -> State:
+    every = list(judged)
+    today = {_state_of(planned, each) for each in every if each.source_hash == source_hash}
+    if not today:
+        return State.EARLIER if every else State.NEVER
+    return next(state for state in WORST_FIRST if state in today)
+
+
+def _state_of(planned: PlannedCell, judged: Judged) -> State:
+    if judged.status == Status.PASSED.value:
+        return State.PASSED
+    if planned.expectation and judged.status == planned.expectation.status.value:
+        return State.EXPECTED
+    return State.UNKNOWN if judged.message.startswith(UNANSWERED) else State.WRONG
+
+
+def table(of: Mapping[PlannedCell, State], prepared: Prepared) -> str:
+    """A table in Markdown, a row a target, then the sum."""
+    names = dict.fromkeys(each.cell.target for each in of)
+    rows = [(f"{name} ({prepared.targets[name].architecture.name})", *_counts(of, {name})) for name in names]
+    return tabulate([*rows, ("all", *_counts(of, set(names)))], ["", "cells", *State], tablefmt="github")
+
+
+def _counts(of: Mapping[PlannedCell, State], targets: set[str]) -> tuple[int, ...]:
+    counts = Counter(state for planned, state in of.items() if planned.cell.target in targets)
+    return (counts.total(), *(counts[state] for state in State))
+
+
+def wrong(of: Mapping[PlannedCell, State], found: Found, sources: Mapping[str, CaseDeclaration]) -> Iterator[str]:
+    """A line a cell that is wrong, with its verdicts."""
+    for planned, state in of.items():
+        if state is State.WRONG:
+            now = sources[planned.cell.case].source_hash
+            every = [each for each in found[planned.cell].values() if each.source_hash == now]
+            told = (f"{each.status} with Triton {each.triton}: {each.message}" for each in every)
+            yield f"{planned.label}: {'; '.join(told)}"
+
+
+def lines(of: Mapping[PlannedCell, State], found: Found, prepared: Prepared) -> Iterator[Line]:
+    """Lines of the table, as the plan orders cells: today's verdicts, of cells without any the last earlier one."""
+    grouped: dict[Line, list[str]] = {}
+    for planned in of:
+        every = list(found.get(planned.cell, {}).values())
+        now = prepared.declarations[planned.cell.case].source_hash
+        for judged in [each for each in every if each.source_hash == now] or every[-1:]:
+            grouped.setdefault(_line(planned, judged), []).append(planned.cell.target)
+    return (replace(line, targets=" ".join(names)) for line, names in grouped.items())
+
+
+def _line(planned: PlannedCell, judged: Judged) -> Line:
+    cell = planned.cell
+    axes = (cell.case, cell.direction.value, cell.shape_text, cell.dtype, cell.variant, planned.evidence.value)
+    return Line(*axes, judged.status, judged.source_hash, judged.triton, judged.message, "")
+
+
+def write(path: Path, rows: Iterable[Line]) -> None:
+    """The table as CSV."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([each.name for each in fields(Line)])
+        writer.writerows(astuple(row) for row in rows)
+
+
+def left(of: Mapping[PlannedCell, State]) -> list[PlannedCell]:
+    """Cells that are to run."""
+    return [planned for wanted in LEFT for planned, state in of.items() if state is wanted]
+
+
+def run(cells: Sequence[PlannedCell], arguments: argparse.Namespace, options: Sequence[str]) -> None:
+    """Run cells by ``pytest --benchmark`` until the time is over, state after state."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as names:
+        names.writelines(f"{arguments.matrix}::{planned.label}\n" for planned in cells)
+        names.flush()
+        command = [sys.executable, "-m", "pytest", "--benchmark", f"@{names.name}", "-q", "-p", "no:cacheprovider"]
+        chosen = ["--portkit-tier", arguments.tier, "--portkit-target", arguments.target]
+        folder = ["--portkit-report", str(arguments.run.resolve()), "--portkit-no-texts", "--portkit-emulate", "all"]
+        until(command + chosen + folder + list(options), arguments.seconds)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what is left if asked to, and tell where the tier stands."""
+    own, options = _split(arguments)
+    chosen = _parser().parse_args(own)
+    selection = Selection(tuple(chosen.target.split(",")))
+    prepared = prepare(chosen.matrix, tier=chosen.tier, selection=selection, emulate=Emulate.ALL)
+    if chosen.run:
+        cells = left(states(prepared, read([*chosen.files, *chosen.run.glob("*.jsonl")])))
+        if cells:
+            run(cells, chosen, options)
+    found = read([*chosen.files, *(chosen.run.glob("*.jsonl") if chosen.run else ())])
+    of = states(prepared, found)
+    print(table(of, prepared), *wrong(of, found, prepared.declarations), sep="\n")
+    if chosen.output:
+        write(chosen.output, lines(of, found, prepared))
+    return int(State.WRONG in of.values() or (chosen.check and bool(left(of))))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="reports, and tables of this script")
+    parser.add_argument("--matrix", type=Path, default=SUITE, help="(suite.yaml)")
+    parser.add_argument("--tier", default="full", help="(%(default)s)")
+    parser.add_argument("--target", default=TARGETS, help="names, with commas between (%(default)s)")
+    parser.add_argument("--run", type=Path, metavar="FOLDER", help="run what is left; where the reports go")
+    parser.add_argument("--seconds", type=float, help="how long at most (no limit)")
+    parser.add_argument("--check", action="store_true", help="exit code 1 also where a cell is not judged")
+    parser.add_argument("-o", "--output", type=Path, help="a CSV file for the verdicts")
+    return parser
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What is before ``--`` and what is after it."""
+    at = list(arguments).index("--") if "--" in arguments else len(arguments)
+    return list(arguments[:at]), list(arguments[at + 1 :])
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except PortkitError as problem:
+        sys.exit(str(problem))

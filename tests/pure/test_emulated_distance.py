@@ -1,0 +1,90 @@
+"""``scripts/emulated_distance.py``: outputs of emulated cells beside those of the same cells on a GPU."""
+
+import base64
+import dataclasses
+import importlib.util
+import json
+import math
+import struct
+import sys
+from pathlib import Path
+
+import factories
+import pytest
+
+from portkit.model import SAMPLES, Evidence
+from portkit.store.journal import Journal
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "emulated_distance.py"
+ULP = 2.0**-23
+
+
+@pytest.fixture(scope="module")
+def script():
+    sys.path.insert(0, str(SCRIPT.parent))
+    spec = importlib.util.spec_from_file_location("emulated_distance", SCRIPT)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def printed(values):
+    raw = struct.pack(f"<{len(values)}f", *values)
+    output = {"name": "0", "dtype": "float32", "shape": [len(values)], "hash": raw.hex()}
+    finite = [each for each in values if math.isfinite(each)]
+    output |= {"norm": math.hypot(*finite), "nonfinite": len(values) - len(finite)}
+    output["bits"] = base64.b64encode(raw).decode()
+    return json.dumps({"input_hash": "i" * 16, "samples": SAMPLES, "outputs": [output]}).encode()
+
+
+def report(folder, values, *evidences, limit=1e-6, input_hash="i" * 16):
+    """A report of one cell, in each of these evidences with the same output."""
+    journal = Journal.create(folder, factories.header())
+    verdict = dataclasses.replace(factories.verdict(limit=limit), input_hash=input_hash)
+    for evidence in evidences:
+        blobs = {"fingerprint": journal.store_blob("fingerprint", printed(values))}
+        nulls = factories.NULLS.get(evidence, {"timing": "-"})
+        journal.append(factories.record(evidence, blobs=blobs, verdict=verdict, nulls=nulls))
+    journal.finish("complete")
+    return journal.path
+
+
+def apart(script, *paths):
+    return [output for pair in script.pairs(paths, "h200") for output in script.apart(pair)]
+
+
+def test_two_reports_of_a_cell_are_held_beside_each_other(script, tmp_path):
+    measured = report(tmp_path / "m", [1.0, 2.0, 4.0, float("nan")], Evidence.MEASURED)
+    emulated = report(tmp_path / "e", [1.0 + ULP, 2.0, 4.0 - 8 * ULP, float("nan")], Evidence.EMULATED)
+    (found,) = apart(script, emulated, measured)
+    assert found.ulp.tolist() == [1, 0, 4, 0]
+    assert not found.equal
+    scale = (21 / 3) ** 0.5
+    assert found.of_limit == pytest.approx(8 * ULP / (4 + scale) / 1e-6, rel=1e-6)
+    assert script.beyond([found]) == []
+    last = [each.strip() for each in script.table([found]).splitlines()[-1].split("|")[1:-1]]
+    assert last == ["all", "1", "0", "4", "50.00%", "1", "4", "4", "4", f"{found.of_limit:.2f}"]
+
+
+def test_what_is_further_than_the_limit_is_named(script, tmp_path, capsys):
+    paths = [
+        report(tmp_path / "m", [1.0, 1.0], Evidence.MEASURED),
+        report(tmp_path / "e", [1.0, 1.1], Evidence.EMULATED),
+    ]
+    assert script.main([str(each) for each in paths]) == 1
+    assert "softmax: beyond its limit" in capsys.readouterr().out
+
+
+def test_equal_outputs_are_no_distance_apart(script, tmp_path, capsys):
+    path = report(tmp_path, [1.0, -0.0], Evidence.MEASURED, Evidence.EMULATED)
+    (found,) = apart(script, path)
+    assert (found.equal, found.of_limit, found.ulp.tolist()) == (True, 0.0, [0, 0])
+    assert script.main([str(path)]) == 0
+
+
+def test_other_inputs_are_not_compared(script, tmp_path, capsys):
+    measured = report(tmp_path / "m", [1.0], Evidence.MEASURED)
+    emulated = report(tmp_path / "e", [1.0], Evidence.EMULATED, input_hash="j" * 16)
+    assert apart(script, measured, emulated) == []
+    assert script.main([str(measured), str(emulated)]) == 1
+    assert "no cell was both" in capsys.readouterr().out

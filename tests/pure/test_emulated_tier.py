@@ -1,0 +1,130 @@
+"""``scripts/emulated_tier.py``: what of a tier emulation judged at today's source."""
+
+import dataclasses
+import importlib.util
+import itertools
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import factories
+import pytest
+
+from portkit.errors import ReportError
+from portkit.model import Evidence, Expectation, Outcome, Plan, PlannedCell, Selector, Stage, Status
+from portkit.store.journal import Journal
+from portkit.targets.catalog import load_catalog
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "emulated_tier.py"
+
+
+@pytest.fixture(scope="module")
+def script():
+    sys.path.insert(0, str(SCRIPT.parent))
+    spec = importlib.util.spec_from_file_location("emulated_tier", SCRIPT)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+NOW = "5" * 16
+TARGETS = ("mi300x", "a100")
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    """Eight emulated cells of two targets, of which some are a known gap, and one that is compiled."""
+    gap = Expectation(Selector(), Status.DATA_RACE, "as if", "matrix.yaml:9")
+    cells = [
+        PlannedCell(
+            factories.cell(shape=shape, variant=variant, target=target),
+            Evidence.EMULATED,
+            expectation=gap if (variant, target) == ("w8", "a100") else None,
+        )
+        for shape, variant, target in itertools.product([(3, 8), (5, 16)], ["w4", "w8"], TARGETS)
+    ]
+    plan = Plan((*cells, PlannedCell(factories.cell(), Evidence.COMPILED)), "full", "0" * 16)
+    catalog = load_catalog()
+    return SimpleNamespace(
+        plan=plan,
+        declarations={"softmax": SimpleNamespace(source_hash=NOW)},
+        targets={name: catalog.get(name) for name in TARGETS},
+    )
+
+
+def emulated(prepared):
+    return prepared.plan.cells[:-1]
+
+
+def report(folder, prepared, outcomes, *, source_hash=NOW, run_id=factories.RUN_ID):
+    """A report of the plan's first emulated cells, one an outcome."""
+    run = factories.header(run_id=run_id)
+    journal = Journal.create(folder, run)
+    for planned, outcome in zip(emulated(prepared), outcomes, strict=False):
+        axes = dataclasses.asdict(planned.cell)
+        record = factories.record(
+            Evidence.EMULATED, run=run, source_hash=source_hash, outcome=outcome, nulls={"timing": "-"}, **axes
+        )
+        journal.append(record)
+    journal.finish("complete")
+    return journal.path
+
+
+PASSED = Outcome(Status.PASSED)
+RACE = Outcome(Status.DATA_RACE, Stage.RUN, "missing_wait")
+
+
+def test_a_cell_stands_where_its_last_verdict_of_today_says(script, prepared, tmp_path):
+    cells = emulated(prepared)
+    unknown = Outcome(Status.CAPTURE_FAILED, Stage.CAPTURE, "configuration BLOCK=64: UnknownPropertyError: units?")
+    earlier = report(tmp_path / "a", prepared, [RACE] * 5, source_hash="0" * 16)
+    today = report(tmp_path / "b", prepared, [PASSED, RACE, unknown, RACE], run_id="20260103T030405Z-0badcafe")
+    states = script.states(prepared, script.read([today, earlier]))
+    state = script.State
+    judged = [state.PASSED, state.WRONG, state.UNKNOWN, state.EXPECTED, state.EARLIER]
+    assert list(states) == list(cells)
+    assert list(states.values()) == [*judged, *[state.NEVER] * 3]
+    told = script.table(states, prepared).splitlines()
+    assert [each.strip() for each in told[-1].split("|")[1:-1]] == ["all", "8", "1", "1", "1", "1", "1", "3"]
+
+
+def test_what_is_left_runs_in_its_order(script, prepared, tmp_path):
+    path = report(tmp_path, prepared, [PASSED, RACE, PASSED])
+    older = report(tmp_path / "older", prepared, [PASSED] * 4, source_hash="0" * 16)
+    states = script.states(prepared, script.read([path, older]))
+    left = script.left(states)
+    order = [states[each] for each in left]
+    assert order == sorted(order, key=script.LEFT.index)
+    assert emulated(prepared)[0] not in left
+    assert emulated(prepared)[3] == left[-1]
+
+
+def test_a_table_says_what_its_reports_said(script, prepared, tmp_path):
+    path = report(tmp_path, prepared, [PASSED, PASSED, RACE, PASSED])
+    older = report(tmp_path / "older", prepared, [PASSED] * 8, source_hash="0" * 16)
+    found = script.read([path, older])
+    states = script.states(prepared, found)
+    csv = tmp_path / "table.csv"
+    script.write(csv, script.lines(states, found, prepared))
+    assert script.states(prepared, script.read([csv])) == states
+    again = tmp_path / "again.csv"
+    script.write(again, script.lines(states, script.read([csv]), prepared))
+    assert again.read_text() == csv.read_text()
+    assert "missing_wait" in csv.read_text()
+
+
+def test_two_versions_of_triton_both_count(script, prepared, tmp_path):
+    first = script.read([report(tmp_path, prepared, [PASSED])])
+    planned = emulated(prepared)[0]
+    found = {planned.cell: {**first[planned.cell], (NOW, "3.6.0"): script.Judged("timeout", NOW, "3.6.0", "slow")}}
+    states = script.states(prepared, found)
+    assert states[planned] is script.State.WRONG
+    (line,) = script.wrong(states, found, prepared.declarations)
+    assert line == f"{planned.label}: passed with Triton 3.7.1: ; timeout with Triton 3.6.0: slow"
+
+
+def test_a_file_that_is_no_such_table_is_refused(script, tmp_path):
+    path = tmp_path / "other.csv"
+    path.write_text("case,target\nsoftmax,h200\n")
+    with pytest.raises(ReportError, match="is no table of emulated_tier"):
+        script.read([path])
