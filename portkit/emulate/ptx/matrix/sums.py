@@ -180,7 +180,7 @@ _FAR, _FAR_BELOW = 2000, -(1 << 14)
 @functools.lru_cache(maxsize=1024)
 def _near_tops(base: int) -> Array:
     """By the bits of an ``int8`` counted from ``base``; a sum with a zero in it is below all others."""
-    near = np.arange(256).astype(np.uint8).view(np.int8).astype(np.int32)
+    near: Array = np.arange(256).astype(np.uint8).view(np.int8).astype(np.int32)
     return np.where(near < -2 * _SPAN, np.int32(_FAR_BELOW), near + np.int32(base))
 
 
@@ -189,8 +189,8 @@ def _way(a: Terms, b: Terms, model: Model) -> _Way:
     ranges = _range(a.exponents), _range(b.exponents)
     low, high = (sum(each) for each in zip(*ranges, strict=True))
     narrow = finite and model.result is not Result.F16 and low >= -_NARROW and high <= _NARROW
-    near = all(top - bottom <= _SPAN for bottom, top in ranges)
-    return _Way(finite, narrow, (ranges[0][1], ranges[1][1]) if near else None)
+    close = all(top - bottom <= _SPAN for bottom, top in ranges)
+    return _Way(finite, narrow, (ranges[0][1], ranges[1][1]) if close else None)
 
 
 def _range(exponents: Array) -> tuple[int, int]:
