@@ -217,7 +217,7 @@ def left(of: Mapping[PlannedCell, State]) -> list[PlannedCell]:
 def run(cells: Sequence[PlannedCell], arguments: argparse.Namespace, options: Sequence[str]) -> None:
     """Run cells by ``pytest --benchmark`` until the time is over, state after state."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as names:
-        names.writelines(f"{arguments.matrix}::{planned.label}\n" for planned in cells)
+        names.writelines(f"{arguments.matrix.resolve()}::{planned.label}\n" for planned in cells)
         names.flush()
         command = [sys.executable, "-m", "pytest", "--benchmark", f"@{names.name}", "-q", "-p", "no:cacheprovider"]
         chosen = ["--portkit-tier", arguments.tier, "--portkit-target", arguments.target]
