@@ -10,9 +10,8 @@ version of Triton, is ``passed`` or what the matrix expects; where host code ask
 know of that target, none can be had. Of several from one version the last counts: tables first, then reports by their
 time. A later emulator makes no verdict older.
 
-``--run`` runs what is left, first what was wrong, then what was never judged, and may be interrupted: what it judged
-stands in the folder's reports, which it reads next time. Exit code 1 where a cell is wrong, with ``--check`` also
-where one is not judged.
+``--run`` runs what is left, and what was wrong, and may be interrupted: what it judged stands in the folder's
+reports, which it reads next time. Exit code 1 where a cell is wrong, with ``--check`` also where one is not judged.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ class State(enum.StrEnum):
 WORST_FIRST = (State.WRONG, State.UNKNOWN, State.EXPECTED, State.PASSED)
 """Of what several versions of Triton gave, what decides."""
 
-LEFT = (State.WRONG, State.NEVER, State.EARLIER)
-"""States whose cells are to run, in that order."""
+LEFT = frozenset({State.WRONG, State.NEVER, State.EARLIER})
+"""States whose cells are to run."""
 
 
 @dataclass(frozen=True)
@@ -211,13 +210,13 @@ def write(path: Path, rows: Iterable[Line]) -> None:
 
 def left(of: Mapping[PlannedCell, State]) -> list[PlannedCell]:
     """Cells that are to run."""
-    return [planned for wanted in LEFT for planned, state in of.items() if state is wanted]
+    return [planned for planned, state in of.items() if state in LEFT]
 
 
 def run(cells: Sequence[PlannedCell], arguments: argparse.Namespace, options: Sequence[str]) -> None:
-    """Run cells by ``pytest --benchmark`` until the time is over, state after state."""
+    """Run cells by ``pytest --benchmark`` until the time is over."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as names:
-        names.writelines(f"{arguments.matrix}::{planned.label}\n" for planned in cells)
+        names.writelines(f"{arguments.matrix.resolve()}::{planned.label}\n" for planned in cells)
         names.flush()
         command = [sys.executable, "-m", "pytest", "--benchmark", f"@{names.name}", "-q", "-p", "no:cacheprovider"]
         chosen = ["--portkit-tier", arguments.tier, "--portkit-target", arguments.target]

@@ -34,7 +34,11 @@ def command(context: click.Context, vectors: Path | None, accept_emulated: bool,
     Ends with exit code 1 where a result lies further away than docs/emulation-instructions.md allows.
     """
     if vectors is None:
-        raise click.UsageError("nothing to do was named; see portkit emulate --help")
+        raise VectorsError(
+            "no file to hold the emulator against",
+            place="--check-vectors",
+            remedy="name one; on a host with a GPU, portkit selftest --isa-vectors FILE records it",
+        )
     recording = read(vectors)
     _check_origin(vectors, recording.origin, accept_emulated, architecture)
     compared = list(comparisons(recording, str(vectors)))

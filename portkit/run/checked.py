@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import runpy
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +26,7 @@ from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs, parse_argum
 from portkit.plan.check import CALL, IMPORTED, shape_and_dtype
 from portkit.run.inputs import InputMaker
 from portkit.run.named import member, tensor
+from portkit.run.scripts import run_script
 from portkit.run.tree import named_tensors
 
 IMPORTS_ALONE = "mend the file so that it imports alone"
@@ -94,33 +94,24 @@ def _made(text: str, make: InputMaker) -> Any:
 
 def _script(check: Check) -> Callable[..., tuple[torch.Tensor, ...]]:
     """A call that runs a script as ``python script.py …`` would, and launches what was generated for it."""
-    command = check.script
 
     def run() -> tuple[torch.Tensor, ...]:
-        sys.argv = list(command)
-        folder = str(Path(command[0]).resolve().parent)
-        if sys.path[0] != folder:
-            sys.path.insert(0, folder)
-        if check.generated is None:
-            _run_script(command[0])
-        else:
-            _with_generated(command[0], Path(check.generated))
+        with torch.enable_grad():
+            if check.generated is None:
+                run_script(check.script)
+            else:
+                _with_generated(check.script, Path(check.generated))
         return ()
 
     return run
 
 
-def _run_script(path: str) -> None:
-    with torch.enable_grad():
-        runpy.run_path(path, run_name="__main__")
-
-
-def _with_generated(path: str, generated: Path) -> None:
+def _with_generated(command: Sequence[str], generated: Path) -> None:
     """The script without torch.compile, then the kernels that this made of it on a GPU."""
     from portkit.run.inductor.rebuilt import as_it_is, launch_all  # noqa: PLC0415 - loads the compiler
 
     torch.compile = as_it_is
-    _run_script(path)
+    run_script(command)
     launch_all(generated)
 
 
@@ -138,6 +129,12 @@ def _function(source: CaseSource, check: Check, load: Import) -> Callable[..., t
         return _calling(_callable(found, check, source), check, source)
     if not callable(found):
         raise CaseError(f"{check.function} is no function", place=str(source), remedy="name a function or a kernel")
+    if inspect.iscoroutinefunction(found) or inspect.isgeneratorfunction(found):
+        raise CaseError(
+            f"{check.function} runs only when it is awaited or iterated over, which a call does not",
+            place=str(source),
+            remedy="name a function that does so",
+        )
     _bind(found, check.arguments, source, check.function)
     return _calling(lambda given: found, check, source)
 

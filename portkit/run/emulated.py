@@ -22,11 +22,11 @@ import numpy as np
 import torch
 
 from portkit.emulate import ARCHITECTURES, Emulation, Options, Order, Pointer, run
-from portkit.model import Build, Cell, CellResult, Evidence, KernelCase, Outcome, Stage, Status, Target
+from portkit.model import Build, Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status, Target
 from portkit.run.build import judge_build, missing_backend
 from portkit.run.capture import DryLaunch, Recorder, capture
 from portkit.run.classify import classify, describe, failing_line
-from portkit.run.evaluate import RUNS, Evaluation, Runner, StageFailed, evaluate, work_of
+from portkit.run.evaluate import RUNS, Evaluation, Runner, StageFailed, evaluate, run_unjudged, work_of
 from portkit.run.launch_values import launch_values
 from portkit.run.limits import BUDGET_OPTION, LANE_INSTRUCTIONS
 from portkit.run.scrub import scrub
@@ -46,6 +46,10 @@ _ORDER_DEPENDENT = Outcome(
 
 
 _BUILT = Outcome(Status.BUILT)
+
+
+def _text(outcome: Outcome) -> str:
+    return f"{outcome.status}: {outcome.message}"
 
 
 class EmulationEnded(Exception):  # noqa: N818  (what a kernel did, not an error of portkit)
@@ -139,7 +143,7 @@ class Emulator:
     @property
     def texts(self) -> list[str]:
         """What was found, each once."""
-        return list(dict.fromkeys(f"{each.status}: {each.message}" for each in self.found))
+        return list(dict.fromkeys(map(_text, self.found)))
 
     @property
     def summary(self) -> str:
@@ -229,6 +233,8 @@ def emulate_cell(case: KernelCase, cell: Cell, emulator: Emulator, recorder: Rec
         result = _judged(blank, evaluate(case, cell, _runner(launches), seed=seed), launches.outcome, emulator)
     except StageFailed as failed:
         result = _ended(blank, failed.outcome, emulator)
+        if failed.outcome.status is Status.REFERENCE_FAILED and not emulator.calls:
+            result = _unjudged(result, case, launches, emulator, seed)
     return replace(result, asked=dict(recorder.answers.asked) if recorder.answers else {})
 
 
@@ -236,6 +242,30 @@ def _ended(blank: CellResult, outcome: Outcome, emulator: Emulator) -> CellResul
     why = f"{outcome.status} at {outcome.stage}"
     nulls = {**blank.nulls, "verdict": why, "build": why}
     return replace(blank, outcome=outcome, nulls=nulls, blobs=_findings(emulator))
+
+
+def _unjudged(ended: CellResult, case: KernelCase, launches: _Launches, emulator: Emulator, seed: int) -> CellResult:
+    """The result of a cell whose reference failed, with what its machine code shows without one.
+
+    Its status stays: nobody knows whether what was computed is right.
+    """
+    if (
+        ended.cell.direction is Direction.BACKWARD
+    ):  # the gradients that come in have the form of the reference's outputs
+        return ended
+    build, told = None, []
+    try:
+        ran, repeatable = run_unjudged(case, ended.cell, _runner(launches), seed=seed)
+        build, told = ran.build, list(ran.beside)
+        if not repeatable and not emulator.atomic:
+            told.append(_text(_ORDER_DEPENDENT))
+    except StageFailed as failed:
+        told.append(_text(failed.outcome))
+    told = list(dict.fromkeys((*emulator.texts, *told)))
+    seen = "; ".join(told) or "no fault that shows without a reference"
+    outcome = replace(ended.outcome, message=f"{ended.outcome.message}; its machine code was run all the same: {seen}")
+    nulls = {name: why for name, why in ended.nulls.items() if name != "build" or build is None}
+    return replace(ended, outcome=outcome, build=build, nulls=nulls, blobs=_findings(emulator))
 
 
 def _judged(blank: CellResult, done: Evaluation, built: Outcome, emulator: Emulator) -> CellResult:

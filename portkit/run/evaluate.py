@@ -24,7 +24,7 @@ from portkit.run.tree import map_tensors
 from portkit.run.verify import Run, judge, worst_outcome
 from portkit.run.watched import GuardedStage, Observe, Ran, Runner, StageFailed, run_fused, settle
 
-__all__ = ["Evaluation", "Observe", "Runner", "StageFailed", "evaluate", "work_of"]
+__all__ = ["Evaluation", "Observe", "Runner", "StageFailed", "evaluate", "run_unjudged", "work_of"]
 
 RUNS = 3
 """Calls of the fused function on the same inputs, compared bit by bit."""
@@ -93,6 +93,21 @@ def evaluate(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> Eval
         printed,
         _left_out(families),
     )
+
+
+def run_unjudged(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> tuple[Ran, bool]:
+    """Run a forward cell that has no reference to be judged by: what shows all the same.
+
+    Returns:
+        The first run, and whether the others gave the same bits.
+
+    Raises:
+        StageFailed: a stage raised; carries the cell's outcome.
+    """
+    with GuardedStage(Stage.INPUTS, Status.CAPTURE_FAILED, runner.explain):
+        inputs = case.inputs(InputMaker(seed, runner.device), cell.shape, cell.dtype)
+    with GuardedStage(Stage.RUN, Status.LAUNCH_ERROR, runner.explain):
+        return _run_repeatedly(case, cell, inputs, (), runner)
 
 
 def work_of(case: KernelCase, cell: Cell) -> tuple[Work | None, dict[str, str]]:

@@ -58,6 +58,10 @@ def double(x, beyond=0):
 LIMIT = 3
 
 
+async def awaited(x):
+    return twice(x)
+
+
 class Scaled:
     def __init__(self, factor, weights=None):
         self.factor, self.weights = factor, weights
@@ -86,6 +90,7 @@ if __name__ == "__main__":
     loss.backward()
     if len(sys.argv) > 2:
         torch.compile(lambda x: x + 1)(x)
+    sys.exit(0)
 """
 
 
@@ -227,6 +232,7 @@ def test_machine_code_is_held_against_a_reference(capsys, folder, beyond, refere
         (Check("kernel", arguments=(("x", "f32[4]"),)), "nothing says with how many blocks it is launched"),
         (Check("twice", arguments=(("x", "f32[4]"),), grid=(4,)), "is no kernel, and so it chooses its grid itself"),
         (Check("torch"), "torch is no function"),
+        (Check("awaited", arguments=(("x", "f32[4]"),)), "awaited runs only when it is awaited"),
         (Check("LIMIT.real"), "LIMIT.real is no function"),
         (Check("LIMIT.nothing"), "has no LIMIT.nothing"),
         (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from portkit.model import CaseSource, Cell, Direction, Evidence, PlannedCell, Status
+from portkit.model import CaseSource, Cell, Direction, Evidence, PlannedCell, Stage, Status
 from portkit.run.jobs import Limits
 from portkit.run.session import Session, chains_for
 from portkit.targets.catalog import load_catalog
@@ -73,7 +73,16 @@ def cell(name, target="mi300x", shape=(1000,), direction=Direction.FORWARD):
 def planted(session):
     """Results of the planted cases by name, or by name and target."""
     names = ("overflow", "unwritten_accumulator", "last_wins", "huge_grid", "too_many_threads", "no_kernel")
-    names += ("swallowed", "strange", "arguments", "tuned", "off_by_one", "asking_chain")
+    names += (
+        "swallowed",
+        "strange",
+        "arguments",
+        "tuned",
+        "off_by_one",
+        "asking_chain",
+        "off_by_one_unjudged",
+        "tuned_unjudged",
+    )
     names += (
         "trapping",
         "asserted",
@@ -106,6 +115,24 @@ def test_a_store_one_beyond_the_end_is_named_with_its_place(planted, target):
     assert f"planted.py:{line_of_fault('_off_by_one')}" in outcome.message
     for part in ("_off_by_one: out_of_bounds", "store", "y_ptr", "workgroup (3, 0, 0)", "wave 3", "lane", "4000"):
         assert part in outcome.message, outcome.message
+
+
+def test_a_fault_shows_though_the_reference_raises(planted):
+    result = planted[cell("off_by_one_unjudged")]
+    assert (result.outcome.status, result.outcome.stage) == (Status.REFERENCE_FAILED, Stage.REFERENCE)
+    assert result.outcome.message.startswith("ValueError: no such chain at cases/planted.py:")
+    assert "its machine code was run all the same: out_of_bounds: _off_by_one: " in result.outcome.message
+    assert f"planted.py:{line_of_fault('_off_by_one')}" in result.outcome.message
+
+
+def test_code_without_a_fault_is_no_verdict_where_the_reference_raises(planted):
+    result = planted[cell("tuned_unjudged")]
+    assert result.outcome.status is Status.REFERENCE_FAILED
+    assert result.outcome.message.endswith("run all the same: no fault that shows without a reference")
+    assert result.build.registers_per_thread
+    assert "build" not in result.nulls
+    assert result.verdict is None
+    assert result.nulls["verdict"] == "reference_failed at reference"
 
 
 @pytest.mark.parametrize(("name", "shape"), [("overflow", (1000,)), ("wrong_stride", (10, 100))])

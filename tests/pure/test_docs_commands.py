@@ -26,12 +26,15 @@ OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 
 
 def in_blocks(text: str) -> Iterator[str]:
-    """Lines of fenced and of indented blocks that begin with the command, or run it in a workflow."""
+    """Lines of fenced and of indented blocks that begin with the command, or run it in a workflow.
+
+    What a command prints begins with its name and a colon: ``portkit check: …``.
+    """
     indented = [line for line in FENCED.sub("", text).split("\n") if line.startswith("    ")]
     fenced = [line for block in FENCED.findall(text) for line in block.replace("\\\n", " ").split("\n")]
     for line in [*indented, *fenced]:
         begun = re.sub(r"^(?:\$ |- run: |run: )", "", line.strip())
-        if found := re.match(r"(?:[A-Z_]+=\S+ )*portkit (?=[a-z][\w-]*(?:\s|$))(.*)", begun):  # not what it says: "portkit check: …"
+        if found := re.match(r"(?:[A-Z_]+=\S+ )*portkit (?=[a-z][\w-]*(?:\s|$))(.*)", begun):
             yield found[1]
 
 

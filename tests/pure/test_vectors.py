@@ -173,7 +173,9 @@ def test_lines_that_do_not_run_are_named(made, tmp_path, capsys):
 
 def test_nothing_asked_for(capsys):
     assert main(["emulate"]) == 2
-    assert "nothing to do was named" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "--check-vectors: no file to hold the emulator against" in told
+    assert "portkit selftest --isa-vectors FILE" in told
 
 
 # -- the emulator's own files

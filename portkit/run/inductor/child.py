@@ -8,13 +8,13 @@ PyTorch 2.7 to 2.13. It is no stable interface: where it is not there, that is s
 from __future__ import annotations
 
 import os
-import runpy
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from portkit.run.inductor.seen import Argument, Seen, SeenLaunch, TensorForm, write_seen
+from portkit.run.scripts import run_script
 
 NO_HOOK: Final = 3
 """Exit code where this PyTorch launches its kernels by other ways."""
@@ -69,9 +69,7 @@ def main(answer: Path, script: Sequence[str]) -> int:
         watch(taken)
     except (ImportError, AttributeError):
         return NO_HOOK
-    sys.argv = list(script)
-    sys.path.insert(0, str(Path(script[0]).resolve().parent))
-    runpy.run_path(script[0], run_name="__main__")
+    run_script(script)
     torch.cuda.synchronize()
     write_seen(answer, Seen(tuple(taken), torch.cuda.get_device_name()))
     return 0

@@ -46,6 +46,10 @@ def off_by_one(x):
     return y
 
 
+def raising(x):
+    raise ValueError("no such chain")
+
+
 @triton.jit
 def _overflow(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -363,6 +367,8 @@ def twice_on_gfx942(x):
 
 CASES = (
     declare("off_by_one", off_by_one, twice),
+    declare("off_by_one_unjudged", off_by_one, raising),
+    declare("tuned_unjudged", tuned, raising),
     declare("overflow", overflow, twice),
     declare("wrong_stride", wrong_stride, twice, small_shapes=((10, 100),)),
     declare("unwritten_accumulator", unwritten_accumulator, lambda x: x * 1),
