@@ -20,6 +20,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
+import triton
+from packaging.version import Version
 
 from portkit.emulate import ARCHITECTURES, Emulation, Options, Order, Pointer, run
 from portkit.model import Build, Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status, Target
@@ -46,6 +48,11 @@ _ORDER_DEPENDENT = Outcome(
 
 
 _BUILT = Outcome(Status.BUILT)
+
+
+def compiler_fences_copies() -> bool:
+    """Whether Triton puts a proxy fence behind ``cp.async`` where ``wgmma`` or ``tcgen05`` reads what it wrote."""
+    return Version(triton.__version__) >= Version("3.7")
 
 
 def _text(outcome: Outcome) -> str:
@@ -119,7 +126,9 @@ class Emulator:
             values,
             waves=meta.num_warps,
             shared_bytes=meta.shared,
-            options=Options(order=self._order(), seed=self.calls, budget=self.budget),
+            options=Options(
+                order=self._order(), seed=self.calls, budget=self.budget, fenced_copies=compiler_fences_copies()
+            ),
         )
 
     def _order(self) -> Order:

@@ -4,10 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import triton
+from packaging.version import Version
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from portkit.emulate import Emulation, Options, run
+
+OPTIONS = Options(fenced_copies=Version(triton.__version__) >= Version("3.7"))
+"""Of launches, as a run has them: Triton fences what ``cp.async`` wrote from 3.7 on."""
 
 WAVE_SIZE = {"gfx9": 64, "gfx1": 32}
 
@@ -23,7 +27,9 @@ class Built:
 
     def launch(self, grid, *values, options: Options | None = None, waves: int | None = None) -> Emulation:
         """Run it; buffers are written in place."""
-        return run(self.text, self.architecture, grid, values, waves or self.waves, self.shared_bytes, options)
+        return run(
+            self.text, self.architecture, grid, values, waves or self.waves, self.shared_bytes, options or OPTIONS
+        )
 
     def passes(self, grid, *values, options: Options | None = None) -> Emulation:
         """Run it, and assert that nothing was found."""

@@ -22,7 +22,7 @@ import test_attention
 import test_kernel_kinds
 import test_matmul
 import test_ptx_matrix_kernels
-from compiled import Built, build, from_bf16, to_bf16
+from compiled import OPTIONS, Built, build, from_bf16, to_bf16
 from needed import Meeting, Record, barrier_is_needed, meetings, wait_is_needed
 from survivors import Effects, class_of, effects_of
 
@@ -297,7 +297,7 @@ def launch_of(case: Case, code: Code | PtxCode, kind: str, options: Options | No
     """A launch of some code on a case's inputs."""
     values = case.make(np.random.default_rng(9), kind)
     of = PtxLaunch if isinstance(code, PtxCode) else Launch
-    return of(code, case.grid, values, case.built.waves, case.built.shared_bytes, options or Options())
+    return of(code, case.grid, values, case.built.waves, case.built.shared_bytes, options or OPTIONS)
 
 
 def execute(case: Case, code: Code, kind: str, options: Options | None = None) -> Ran:
@@ -419,7 +419,7 @@ def detected(case: Case, code: Code, whole: Sequence[Ran]) -> tuple[str, bool]:
     """How a mutant is told from the whole kernel, empty where it is not; and whether the verdict alone would."""
     by, verdict = "", False
     for kind, reference in zip(INPUTS, whole, strict=True):
-        options = Options(budget=20 * reference.charged, check=not by)
+        options = dataclasses.replace(OPTIONS, budget=20 * reference.charged, check=not by)
         ran = execute(case, code, kind, options)
         verdict = verdict or off(ran, reference) or (kind == "normal" and _off_in_order(case, code, options, reference))
         if not by and ran.kinds:

@@ -58,6 +58,7 @@ class Options:
     poison: int = POISON  # word of what nothing wrote
     check: bool = True  # for races, reads of what nothing wrote, and missing waits
     lanes_at_once: int = 4096  # of whole workgroups that run in one chunk
+    fenced_copies: bool = False  # by the compiler, from other proxies: that a fence is missing is a finding then
 
 
 @dataclass(frozen=True)

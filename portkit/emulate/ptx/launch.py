@@ -114,6 +114,7 @@ class Launch(KernelLaunch[Code, Runner, Judged]):
             self.code.program, groups, self.threads, self.memory, self.options.poison, self.shared_bytes, self.grid
         )
         machine.addresses, machine.parameters, machine.said = self.addresses, bytes(self.parameters), self._said
+        machine.fenced_copies = self.options.fenced_copies
         return Runner(self.code, machine, schedule, self.meter)
 
     def _checker(self, judged: Judged) -> Callable[[Runner], None]:

@@ -146,6 +146,7 @@ class Machine:
         self.addresses: dict[str, int] = {}  # of variables in global memory, and of parameters
         self.parameters = b""
         self.said: list[str] = []
+        self.fenced_copies = False  # whether the async proxy sees writes of cp.async behind a fence alone
         self._units: dict[type, Any] = {}
 
     def unit(self, of: Callable[[Machine], Unit]) -> Unit:

@@ -100,12 +100,15 @@ class Copies:
         return chosen[threads]
 
     def _end(self, copy: _Copy) -> None:
-        """Its writes are seen by the async proxy too: Triton fences none of them on their way to ``wgmma``."""
+        """Its writes are of the generic proxy; compilers that fence none of them count on the async one to see them."""
         self.flights.wrote(copy.number, copy.places, copy.size)
         access = Access(copy.site, copy.places, copy.size, self.machine, copy.threads, write=True, words=copy.words)
         self.flights.judge(access)
         self.machine.shared.store(copy.places, copy.size, copy.words)
-        self.flights.fenced(copy.places >> 4)
+        if self.machine.fenced_copies:
+            self.flights.wrote_generic(copy.places >> 4, copy.threads)
+        else:
+            self.flights.fenced(copy.places >> 4)
 
 
 def _copy(decoder: Decoder) -> Step:

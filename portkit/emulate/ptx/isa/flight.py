@@ -67,8 +67,7 @@ class Flights:
             self._refuse_unwritten(access)
         if access.write:
             self.check_unread(access)
-            self._unseen[units] = access.threads + 1
-            self._written[units] = self._passed[self.machine.group[access.threads]]
+            self.wrote_generic(units, access.threads)
         if self._others:
             self._others(access)
 
@@ -143,6 +142,11 @@ class Flights:
         self._passed[group] += 1
         if self._ordered:
             self._ordered(group)
+
+    def wrote_generic(self, units: Offsets, threads: Threads) -> None:
+        """Threads have written units, which the async proxy sees behind a fence."""
+        self._unseen[units] = threads + 1
+        self._written[units] = self._passed[self.machine.group[threads]]
 
     def fenced(self, units: Offsets) -> None:
         """Count units as written by the async proxy itself."""
