@@ -26,6 +26,18 @@ def matmul(a_ptr, b_ptr, c_ptr, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl
 
 
 @triton.jit
+def promoted(a_ptr, b_ptr, c_ptr, K, B: tl.constexpr, BK: tl.constexpr, MOST: tl.constexpr):
+    row = tl.arange(0, B)
+    total = tl.zeros((B, B), tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        a = tl.load(a_ptr + row[:, None] * K + k[None, :])
+        b = tl.trans(tl.load(b_ptr + row[:, None] * K + k[None, :]))
+        total = tl.dot(a, b, total, max_num_imprecise_acc=MOST)
+    tl.store(c_ptr + row[:, None] * B + row[None, :], total)
+
+
+@triton.jit
 def described(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, WS: tl.constexpr):
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
     b = tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BN, BK])
@@ -206,6 +218,18 @@ def scales(rng, kind, count):
         return codes, scale_of(codes)
     codes = E4M3.encode(rng.uniform(0.3, 4, (128, count)), True).astype(np.uint8)
     return codes, E4M3.decode(codes).astype(float)
+
+
+@pytest.mark.parametrize("most", [32, 64, 128])
+def test_partial_sums_of_bytes_are_added_within_their_group(most):
+    """The compiler adds results of ``wgmma`` before it commits them; the assembler waits for them (its note C7517)."""
+    signature = {"a_ptr": "*fp8e4nv", "b_ptr": "*fp8e4nv", "c_ptr": "*fp32", "K": "i32"}
+    kernel = build(promoted, "sm_90", signature, {"B": 64, "BK": 128, "MOST": most})
+    rng = np.random.default_rng(most)
+    (a, x), (b, y) = (operand(rng, "fp8e4nv", (64, 256)) for _ in range(2))
+    c = np.zeros((64, 64), np.float32)
+    kernel.passes((1,), a, b, c, 256)
+    assert np.allclose(c, x @ y.T, rtol=0, atol=2.0**-13 * 256)
 
 
 def test_rows_are_added_by_tensor_reductions():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.registry import Compiled
-from portkit.emulate.ptx.machine import Array, Machine
+from portkit.emulate.ptx.machine import Array, Machine, Mask
 from portkit.emulate.ptx.program import Program, Register
 
 
@@ -38,10 +38,14 @@ class PendingRegisters:
             return
         for register in registers:
             own = self._of(register)
-            if own is not None and own.any():
+            if own is not None and own.any() and not self.excused(own):
                 thread = int(self.machine.selected[np.argmax(own != 0)])
                 message = self.what.format(verb)
                 raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
+
+    def excused(self, numbers: Array) -> bool:
+        """Whether the assembler waits by itself for what the selected threads have under way."""
+        return False
 
     def _of(self, register: Register) -> NDArray[np.int64] | None:
         numbers = self._out.get(register)
@@ -67,6 +71,13 @@ class PendingRegisters:
         numbers = [own for own in map(self._of, sources) if own is not None]
         latest = np.maximum.reduce(numbers) if numbers else np.zeros(1, np.int64)
         self.take(targets if latest.any() else [each for each in targets if each in self._out], latest)
+
+    def out(self, number: Array) -> Mask:
+        """Which of the selected threads have something under way with a number."""
+        found: Mask = np.zeros(self.machine.count, np.bool_)
+        for numbers in {id(each): each for each in self._out.values()}.values():
+            found |= numbers[self.machine.select] == number
+        return found
 
     def free(self, limit: Array) -> None:
         """End what waits for a number up to the limit of each selected thread."""
@@ -163,7 +174,7 @@ def _judgement(item: Compiled, reads: set[Register], writes: set[Register], held
         if not moves:
             pending.refuse(site, reads, "used")
         pending.refuse(site, overwritten, "overwritten")
-        pending.carry(reads, carried)
+        pending.carry(reads if moves else (), carried)
         pending.changed(noted)
 
     return judge

@@ -63,6 +63,7 @@ class Products(PendingRegisters):
         self.committed: NDArray[np.int64] = np.zeros(machine.threads, np.int64)
         self._changed: dict[Register, Mask] = {}  # registers written since the last fence
         self._reads: list[_Reads] = []
+        self._left_open: NDArray[np.int64] = np.zeros(machine.threads, np.int64)  # group that a wait found uncommitted
 
     def changed(self, writes: Iterable[Register]) -> None:
         """Note registers that the selected threads have written."""
@@ -107,8 +108,21 @@ class Products(PendingRegisters):
         """Close the open group of the selected threads."""
         self.committed[self.machine.select] += 1
 
+    def excused(self, numbers: Array) -> bool:
+        """A result may be used in the midst of its group: the assembler puts a wait there, and says so (C7517).
+
+        Behind a wait it does not: that came before the commit, or the commit is missing.
+        """
+        select = self.machine.select
+        early = (numbers == self.committed[select] + 1) & (numbers != self._left_open[select])
+        return bool((early | (numbers == 0)).all())
+
     def wait(self, but: int) -> None:
         """End all groups of the selected threads but the last."""
+        group = self.committed[self.machine.select] + 1
+        open_ = self.out(group)
+        if open_.any():
+            self._left_open[self.machine.selected[open_]] = group[open_]
         self.free(self.committed[self.machine.select] - but)
         self._end_reads(but)
 
