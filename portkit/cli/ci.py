@@ -10,15 +10,11 @@ from pathlib import Path
 import click
 
 from portkit.ci.environment import event, give, summarise, tell, variable
-from portkit.cli.options import PATH
+from portkit.cli.options import PATH, fleet_option
 from portkit.cli.outputs import write
 from portkit.errors import CiError, FleetError
-from portkit.fleet.site import DEFAULT_FILE, Fleet, read_fleet
+from portkit.fleet.site import Fleet, read_fleet
 from portkit.targets.catalog import load_catalog
-
-fleet_option = click.option(
-    "--fleet", "fleet_file", type=PATH, default=DEFAULT_FILE, show_default=True, help="Fleet file."
-)
 
 
 @click.group("ci")

@@ -17,7 +17,7 @@ from tabulate import tabulate
 from portkit.analysis.expected import expect
 from portkit.analysis.rows import comparison
 from portkit.cli.names import names
-from portkit.cli.options import PATH
+from portkit.cli.options import PATH, fleet_option
 from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, terminal_width, write
 from portkit.errors import FleetError
 from portkit.fleet.conclude import JobState, causes, exit_code, expected_targets, job_states, red_records
@@ -25,8 +25,8 @@ from portkit.fleet.drive import Driver, fleet_of, open_jobs
 from portkit.fleet.engine import check_engine
 from portkit.fleet.reframe_site import site, site_text
 from portkit.fleet.runs import DEFAULT_FOLDER, LATEST, FleetRun, create_run, find_run
-from portkit.fleet.site import DEFAULT_FILE, Fleet, chosen, read_fleet
-from portkit.fleet.source import collect_source
+from portkit.fleet.site import Fleet, chosen, read_fleet
+from portkit.fleet.source import check_source, collect_source
 from portkit.fleet.starter import starter
 from portkit.fleet.status import COLUMNS, lines
 from portkit.render.table import render
@@ -34,8 +34,6 @@ from portkit.store.merge import Dataset, merge
 
 SITE_FILE = "reframe-site.yaml"
 CELLS_SHOWN = 5
-
-fleet_option = click.option("--fleet", "file", type=PATH, default=DEFAULT_FILE, show_default=True, help="Fleet file.")
 folder_option = click.option(
     "--folder", type=PATH, default=DEFAULT_FOLDER, show_default=True, help="Folder of the runs of fleets."
 )
@@ -54,14 +52,15 @@ def command() -> None:
 @command.command("init")
 @fleet_option
 @click.option("--site", "site_file", type=PATH, help=f"ReFrame's site file to write.  [default: {SITE_FILE} beside it]")
-def init(file: Path, site_file: Path | None) -> None:
+def init(fleet_file: Path, site_file: Path | None) -> None:
     """Check the fleet file and write ReFrame's site file of it; where there is none, write one to begin with."""
-    if not file.exists():
-        write(file, starter(file.parent))
-        click.echo(f"{file}: written, for this host; add your places and call this again")
-    fleet = read_fleet(file)
+    if not fleet_file.exists():
+        write(fleet_file, starter(fleet_file.parent))
+        click.echo(f"{fleet_file}: written, for this host; add your places and call this again")
+    fleet = read_fleet(fleet_file)
+    check_source(fleet)
     click.echo(tabulate(_places(fleet), ("place", "target", "GPUs", "reached by", "optional")))
-    site_file = site_file or file.parent / SITE_FILE
+    site_file = site_file or fleet_file.parent / SITE_FILE
     write(site_file, site_text(site(fleet)))
     click.echo(f"{site_file}: written")
 
@@ -73,14 +72,15 @@ def init(file: Path, site_file: Path | None) -> None:
     "-t", "--targets", default="", metavar="NAMES", help="Targets, or names of places, with commas.  [default: all]"
 )
 @output_option
-def run_(file: Path, folder: Path, targets: str, output: Path | None) -> int:
+def run_(fleet_file: Path, folder: Path, targets: str, output: Path | None) -> int:
     """Send a job to every place, merge what comes back, and say what is missing and why."""
     check_engine()
     layout = _layout(output)
-    fleet = read_fleet(file)
+    fleet = read_fleet(fleet_file)
     places = list(chosen(fleet, names(targets)))
     if not places:
-        raise FleetError("no place is reached without a CI system", place=str(file), remedy="add a place")
+        raise FleetError("no place is reached without a CI system", place=str(fleet_file), remedy="add a place")
+    check_source(fleet)  # before there is a run
     run = create_run(folder, fleet, places)
     collect_source(fleet, run.source)
     click.echo(f"run {run.name}: {len(run.jobs())} jobs", err=True)

@@ -40,6 +40,9 @@ targets_option: Final = click.option(
 triton_option: Final = click.option(
     "--triton", metavar="VERSION", help="Triton of the compiled and emulated rows.  [default: the newest]"
 )
+fleet_option: Final = click.option(
+    "--fleet", "fleet_file", type=PATH, default=Path("fleet.yaml"), show_default=True, help="Fleet file."
+)
 expect_option: Final = click.option(
     "--expect", "expected", metavar="TARGETS", default="", help="Exit with 1 where a target has no row."
 )

@@ -14,6 +14,7 @@ from portkit.analysis.savings import BILLION, Place, Question, measured_places, 
 from portkit.cli.names import names
 from portkit.cli.options import PATH, paths_argument, targets_option
 from portkit.cli.outputs import refuse_report, write
+from portkit.cli.waiting import said_while
 from portkit.errors import PricesError, ReportError, WorkloadError, nearest
 from portkit.plan.baselines import EAGER
 from portkit.plan.prices import Price, load_prices
@@ -66,8 +67,9 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     workloads = _workloads(declared, names(wanted), _parameters(given, declared, names(wanted)))
     if missing is not None:
         _check_matrix_name(missing, paths)
-    dataset = merge(paths)
-    compared = comparison(dataset, explain=False)
+    with said_while("portkit savings: reading reports"):
+        dataset = merge(paths)
+        compared = comparison(dataset, explain=False)
     places = _places(compared, names(targets))
     _check_baseline(compared, baseline)
     prices, works = _prices(price_files, compared), measured_works(dataset)

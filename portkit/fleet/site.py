@@ -20,8 +20,6 @@ from portkit.targets.catalog import load_catalog
 
 _FILE: Final = Kind("fleet file", FleetError, "`places:`", "portkit fleet init")
 
-DEFAULT_FILE: Final = Path("fleet.yaml")
-
 
 @dataclass(frozen=True)
 class Ci:

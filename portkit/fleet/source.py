@@ -23,6 +23,17 @@ _PYTEST_INI = "[pytest]\n"
 """Ends pytest's search for settings: those of a folder above would be another project's."""
 
 
+def check_source(fleet: Fleet) -> None:
+    """See that all is there that every host gets.
+
+    Raises:
+        FleetError: a file is missing, or lies outside of the fleet file's folder.
+        MatrixError: the matrix can't be used.
+    """
+    for _ in _places(fleet):
+        pass
+
+
 def collect_source(fleet: Fleet, into: Path) -> None:
     """Copy what every host gets.
 
@@ -30,8 +41,8 @@ def collect_source(fleet: Fleet, into: Path) -> None:
         FleetError: a file is missing, lies outside of the fleet file's folder, or all are too large.
         MatrixError: the matrix can't be used.
     """
-    for path in dict.fromkeys(_wanted(fleet)):
-        _copy(path, into / _below(path, fleet))
+    for path, below in _places(fleet):
+        _copy(path, into / below)
     size = sum(each.stat().st_size for each in into.rglob("*") if each.is_file())
     if size > MOST_BYTES:
         raise FleetError(
@@ -42,10 +53,24 @@ def collect_source(fleet: Fleet, into: Path) -> None:
     (into / "pytest.ini").write_text(_PYTEST_INI)
 
 
+def _places(fleet: Fleet) -> Iterator[tuple[Path, Path]]:
+    """Each file and folder, and its path below the fleet file's folder."""
+    for path in dict.fromkeys(_wanted(fleet)):
+        below = _below(path, fleet)
+        if not path.exists():
+            raise FleetError("no such file or folder", place=str(path), remedy=f"mend `files` of {fleet.path}")
+        yield path, below
+
+
 def _wanted(fleet: Fleet) -> Iterator[Path]:
-    matrix = read_matrix(fleet.folder / fleet.matrix)
+    path = fleet.folder / fleet.matrix
+    if not path.is_file():
+        raise FleetError(
+            f"no such file: {path}", place=f"{fleet.path}: matrix", remedy="name the matrix, or write one: portkit init"
+        )
+    matrix = read_matrix(path)
     check_kernel_files(matrix)
-    yield fleet.folder / fleet.matrix
+    yield path
     yield from (Path(kernel.source.path).parent for kernel in matrix.kernels if kernel.source.path)
     yield from map(Path, matrix.target_files)
     yield from (fleet.folder / name for name in fleet.files)
@@ -63,8 +88,6 @@ def _below(path: Path, fleet: Fleet) -> Path:
 
 
 def _copy(path: Path, into: Path) -> None:
-    if not path.exists():
-        raise FleetError("no such file or folder", place=str(path), remedy="mend `files` of the fleet file")
     into.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         shutil.copytree(path, into, ignore=_LEFT_OUT, dirs_exist_ok=True)

@@ -1,12 +1,14 @@
 """What a fleet file comes to: places, ReFrame's site, the words of a job, and what every host gets."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
+from portkit.ci.github import workflows
 from portkit.cli import main
 from portkit.errors import FleetError
 from portkit.fleet.conclude import JobState, exit_code, expected_targets
@@ -15,6 +17,8 @@ from portkit.fleet.reframe_site import site, site_text
 from portkit.fleet.runs import Attempt, Cause, FleetJob, create_run, find_run
 from portkit.fleet.site import Host, Local, Partition, chosen, read_fleet
 from portkit.fleet.source import collect_source
+from portkit.fleet.starter import starter
+from portkit.targets.catalog import load_catalog
 
 NONCE = "c" * 32
 FLEET = """\
@@ -145,6 +149,30 @@ def test_init_writes_a_fleet_file_and_reframes_site(project, capsys):
     assert "h200-local" in capsys.readouterr().out
     assert [type(place) for place in read_fleet(Path("fleet.yaml")).places] == [Local]
     assert YAML(typ="safe").load(Path("reframe-site.yaml"))["systems"][0]["partitions"][0]["scheduler"] == "local"
+
+
+def test_init_refuses_a_matrix_and_files_that_are_not_there(project, capsys):
+    (project / "fleet.yaml").write_text("matrix: other.yaml\n" + FLEET)
+    assert main(["fleet", "init"]) == 2
+    told = capsys.readouterr().err
+    assert "fleet.yaml: matrix: no such file: " in told
+    assert "other.yaml" in told
+    assert "portkit init" in told
+    (project / "fleet.yaml").write_text("files: [data]\n" + FLEET)
+    assert main(["fleet", "init"]) == 2
+    assert "data: no such file or folder\n  remedy: mend `files` of fleet.yaml" in capsys.readouterr().err
+    assert not (project / "reframe-site.yaml").exists()
+
+
+def test_every_example_of_the_fleet_file_to_begin_with_is_right(project):
+    lines = starter(project).splitlines()
+    keys = re.compile(r"(  )?# (?=[- ] |[a-z]+:)")
+    (project / "fleet.yaml").write_text("\n".join(keys.sub(r"\1", line, count=1) for line in lines))
+    fleet = read_fleet(project / "fleet.yaml")
+    assert [type(place).__name__ for place in fleet.places] == ["Local", "Partition", "Host", "Place"]
+    assert fleet.ci.history == "s3://bucket/portkit"
+    assert (fleet.retries, fleet.tier) == (1, "full")
+    assert len(workflows(fleet, "matrix.yaml", "full", load_catalog())) == 3
 
 
 def test_status_shows_every_attempt(fleet, project, capsys):

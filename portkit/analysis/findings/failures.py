@@ -22,6 +22,16 @@ _FAILED = (Status.COMPILER_CRASH, Status.COMPILE_ERROR)
 _NOT_BUILT = (*_FAILED, Status.UNSUPPORTED, Status.MISCOMPILED)
 
 
+def status_and_message(row: Row, characters: int = 160) -> str:
+    """How a row failed: its status, and of its message so many characters."""
+    return f"{row.record.outcome.status.value} ({message(row, characters)})"
+
+
+def message(row: Row, characters: int = 160) -> str:
+    """So many characters of a failed row's message, to go on in a sentence."""
+    return row.record.outcome.message[:characters].rstrip(". ")
+
+
 def refused_option(row: Row) -> str:
     """The launch option, or the value of one, that the target refuses; empty where that is not why it failed."""
     match = _OPTION.search(row.record.outcome.message) if _is(row, Status.UNSUPPORTED, Status.COMPILE_ERROR) else None

@@ -19,8 +19,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
 def _text(rows: list[Row], others: list[Row]) -> str:
     return (
         f"The products of tiles became plain multiply-adds on {listed(names(rows))}, with no matrix instruction, "
-        "where they "
-        f"are {each(others, _instructions)}. "
+        f"where they are {each(others, _instructions)}. "
         "Vector units multiply at a fraction of the rate of matrix units."
     )
 

@@ -21,8 +21,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
             text = (
                 f"{launch.kernel} moves {offsets} pointers by products of 32 bits, and its largest tensor here spans "
                 f"{launch.largest_elements:,} elements, over the {_MOST:,} that they reach. Past it the product "
-                "wraps, and "
-                "the access lands elsewhere."
+                "wraps, and the access lands elsewhere."
             )
             yield rule.finding(point, rows, [row for row in point.binaries if row not in rows], text)
 

@@ -22,8 +22,7 @@ def _text(rows: list[Row], others: list[Row]) -> str:
     resources, tile = launch.resources, (launch.signals or {})["tile"]
     return (
         f"A block of {launch.kernel} has {resources.threads_per_block} threads on {listed(names(rows))}, where a "
-        "warp is "
-        f"{resources.warp_size} wide, for tensors of at most {tile} elements, and {each(others, _threads)}. "
+        f"warp is {resources.warp_size} wide, for tensors of at most {tile} elements, and {each(others, _threads)}. "
         "The lanes without an element repeat the work of others."
     )
 

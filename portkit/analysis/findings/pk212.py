@@ -18,8 +18,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
             builds = f" It builds on {listed(names(others))}." if others else ""
             text = (
                 f"The kernel calls {called}, which {listed(names(rows))} can't be built with: it is a function of "
-                "another "
-                f"vendor's device library, or of none.{builds}"
+                f"another vendor's device library, or of none.{builds}"
             )
             yield rule.finding(point, rows, others, text)
 

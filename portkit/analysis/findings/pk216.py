@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from portkit.analysis.findings.failures import refuses
+from portkit.analysis.findings.failures import message, refuses
 from portkit.analysis.findings.points import Context
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
-
-_CHARACTERS = 160
 
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
@@ -17,7 +15,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
         others = [row for row in point.attempts if row.record.build and row.record.outcome.status.good]
         if rows and others:
             text = (
-                f"Refused: {each(rows, lambda row: row.record.outcome.message[:_CHARACTERS].rstrip('. '))}. "
+                f"Refused: {each(rows, message)}. "
                 f"It builds on {listed(names(others))}, so one source can't serve all of them as it is."
             )
             yield rule.finding(point, rows, others, text)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from portkit.analysis.findings.failures import compiler_fails
+from portkit.analysis.findings.failures import compiler_fails, status_and_message
 from portkit.analysis.findings.points import Context
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
-from portkit.store.merge import Row
-
-_CHARACTERS = 160
 
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
@@ -18,15 +15,10 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
         others = [row for row in point.attempts if row.record.build and row.record.outcome.status.good]
         if rows and others:
             text = (
-                f"Triton {rows[0].record.triton} fails to build it: {each(rows, _message)}, and builds it for "
-                f"{listed(names(others))}. The operation does not run there with this version."
+                f"Triton {rows[0].record.triton} fails to build it: {each(rows, status_and_message)}, and builds it "
+                f"for {listed(names(others))}. The operation does not run there with this version."
             )
             yield rule.finding(point, rows, others, text)
-
-
-def _message(row: Row) -> str:
-    outcome = row.record.outcome
-    return f"{outcome.status.value} ({outcome.message[:_CHARACTERS].rstrip('. ')})"
 
 
 RULE = Rule(

@@ -18,8 +18,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
             if rows and others:
                 text = (
                     f"With {family} in the input, the output has NaN and Inf in other places than the float64 "
-                    "reference on "
-                    f"{listed(names(rows))}, and in the same on {listed(names(others))}.{_cause(rows)} "
+                    f"reference on {listed(names(rows))}, and in the same on {listed(names(others))}.{_cause(rows)} "
                     "Such an input then goes on unseen on some targets alone."
                 )
                 yield rule.finding(point, rows, others, text)

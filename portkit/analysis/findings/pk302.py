@@ -27,8 +27,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
         if rows:
             text = (
                 f"Exponentials give 0 for results below the smallest normal number on {listed(names(rows))}, and "
-                "keep them on "
-                f"{listed(names(others))}. Probabilities that small differ between targets."
+                f"keep them on {listed(names(others))}. Probabilities that small differ between targets."
             )
             yield rule.finding(point, rows, others, text)
 

@@ -15,8 +15,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
         if rows:
             text = (
                 f"Conversions to fp8 do not clamp on {listed(names(rows))}, and do on {listed(names(others))}. A "
-                "number over the "
-                "format's largest one becomes a NaN or Inf there, and the largest number elsewhere."
+                "number over the format's largest one becomes a NaN or Inf there, and the largest number elsewhere."
             )
             yield rule.finding(point, rows, others, text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from portkit.analysis.findings.failures import status_and_message
 from portkit.analysis.findings.points import Context
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
 from portkit.model import Status
@@ -19,15 +20,14 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
         others = [row for row in point.ran_or_died if row.record.outcome.status.good]
         if rows and others:
             text = (
-                f"It ends as {each(rows, _message)}, and passes on {listed(names(others))}. "
+                f"It ends as {each(rows, _told)}, and passes on {listed(names(others))}. "
                 "The fault is in the source, and the targets on which it passes do not show it."
             )
             yield rule.finding(point, rows, others, text)
 
 
-def _message(row: Row) -> str:
-    outcome = row.record.outcome
-    return f"{outcome.status.value} ({outcome.message[:_CHARACTERS].rstrip('. ')})"
+def _told(row: Row) -> str:
+    return status_and_message(row, _CHARACTERS)
 
 
 RULE = Rule(

@@ -24,8 +24,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
             told = f" The grid is {waves:.2f} times what is resident at once." if waves is not None else ""
             text = (
                 f"On {row.record.cell.target} {achieved:.0f} % occupancy was achieved, of {theory:.0f} % in "
-                f"theory.{told} "
-                "Units stand idle for part of the kernel."
+                f"theory.{told} Units stand idle for part of the kernel."
             )
             yield rule.finding(point, [row], [], text)
 

@@ -20,8 +20,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
             if processes:
                 text = (
                     f"{row.record.cell.target} had {processes} other process{'es' if processes > 1 else ''} when "
-                    "the run of this "
-                    "row began. Its times are too long by an amount that nobody knows."
+                    "the run of this row began. Its times are too long by an amount that nobody knows."
                 )
                 yield rule.finding(point, [row], [], text)
 
