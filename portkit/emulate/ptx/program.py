@@ -13,9 +13,9 @@ from portkit.emulate.ptx.architecture import Architecture
 from portkit.emulate.ptx.types import Type
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Register:
-    """A virtual register. Registers of one width are numbered from 0 over the whole program."""
+    """A virtual register, one object for each. Registers of one width are numbered from 0 over the whole program."""
 
     name: str  # as written
     bits: int  # width, 1 for a predicate

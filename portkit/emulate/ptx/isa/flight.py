@@ -50,10 +50,11 @@ class Flights:
         self._unseen: NDArray[np.int32] = np.zeros(units, np.int32)  # thread + 1 whose write awaits a proxy fence
         self._written: NDArray[np.int32] = np.zeros(units, np.int32)  # barriers that its block had passed by then
         self._passed: NDArray[np.int32] = np.zeros(len(machine.groups), np.int32)
-        self._readers: NDArray[np.int16] = np.zeros(units, np.int16)
+        self._reads: dict[int, Offsets] = {}  # units that operations read, by the identity of their array
+        self._read: Mask | None = None  # those units, as far as somebody has asked since they changed
         self._writers: NDArray[np.int32] = np.zeros(units * UNIT // _WORD, np.int32)  # by word: who writes it
         self._operations: dict[int, Operation] = {}
-        self._reading = self._count = 0
+        self._count = 0
         self._last_reader: Operation | None = None
         self._others, machine.shared_observer = machine.shared_observer, self.observe
         self._ordered, machine.synchronised = machine.synchronised, self.synchronised
@@ -78,9 +79,13 @@ class Flights:
             raise _missing(self._operations[int(number[first])], "still writes", access, first)
 
     def _refuse_read(self, units: Offsets, access: Access) -> None:
-        counts = self._readers[units]
-        if counts.any() and self._last_reader:
-            raise _missing(self._last_reader, "may still read", access, int(np.argmax(counts != 0)))
+        if self._read is None:
+            self._read = np.zeros(self._unseen.size, np.bool_)
+            for each in self._reads.values():
+                self._read[each] = True
+        met = self._read[units]
+        if met.any() and self._last_reader:
+            raise _missing(self._last_reader, "may still read", access, int(np.argmax(met)))
 
     def judge(self, access: Access) -> None:
         """Let the others who follow accesses see one that an operation makes for a thread."""
@@ -107,15 +112,14 @@ class Flights:
         self._operations.pop(number, None)
 
     def reads(self, operation: Operation, units: Offsets) -> None:
-        """Begin to read units, as often as they are given."""
-        np.add.at(self._readers, units.reshape(-1), 1)
-        self._reading += units.size
+        """Begin to read units."""
+        self._reads[id(units)], self._read = units, None
         self._last_reader = operation
 
     def has_read(self, units: Offsets) -> None:
-        """End to read units."""
-        np.subtract.at(self._readers, units.reshape(-1), 1)
-        self._reading -= units.size
+        """End to read units, by the array that they began with."""
+        del self._reads[id(units)]
+        self._read = None
 
     def settle(self, units: Offsets) -> None:
         """An operation on units has ended: who waits for it comes behind it."""
@@ -186,7 +190,7 @@ class Flights:
         Raises:
             Fault: it meets one.
         """
-        if self._reading:
+        if self._reads:
             self._refuse_read(access.at >> _SHIFT, access)
 
 

@@ -94,8 +94,7 @@ class Products(PendingRegisters):
 
     def read(self, site: Site, threads: Threads, units: Offsets) -> None:
         """Products of the open groups of some threads read units of shared memory: ``[threads, units]``."""
-        self.flights.reads(Operation(site, "wgmma"), units)
-        self._reads.append(_Reads(site, threads, self.committed[threads], units))
+        self._begin_reads(_Reads(site, threads, self.committed[threads], units))
 
     def fence(self) -> None:
         """Let products see the registers of the selected threads."""
@@ -129,16 +128,20 @@ class Products(PendingRegisters):
     def _end_reads(self, but: int) -> None:
         chosen: Mask = np.zeros(self.machine.threads, np.bool_)
         chosen[self.machine.select] = True
-        left = []
-        for reads in self._reads:
+        before, self._reads = self._reads, []
+        for reads in before:
             done = chosen[reads.threads] & (reads.groups < self.committed[reads.threads] - but)
-            if done.any():
-                ended = reads.part(done)
-                self.flights.has_read(ended.units)
-                self._judge_last(ended)
+            if not done.any():
+                self._reads.append(reads)
+                continue
+            self.flights.has_read(reads.units)
+            self._judge_last(reads.part(done))
             if not done.all():
-                left.append(reads.part(~done))
-        self._reads = left
+                self._begin_reads(reads.part(~done))
+
+    def _begin_reads(self, reads: _Reads) -> None:
+        self.flights.reads(Operation(reads.site, "wgmma"), reads.units)
+        self._reads.append(reads)
 
     def _judge_last(self, reads: _Reads) -> None:
         """A product may read until all warps of its group have waited for it; the first and the last stand for them."""
