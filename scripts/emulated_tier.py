@@ -66,14 +66,15 @@ class State(enum.StrEnum):
     EXPECTED = "as expected"
     UNKNOWN = "not in the catalogue"
     WRONG = "wrong"
-    EARLIER = "earlier source"
+    EARLIER = "earlier source"  # of which it was right
+    EARLIER_WRONG = "earlier, wrong"
     NEVER = "never"
 
 
 WORST_FIRST = (State.WRONG, State.UNKNOWN, State.EXPECTED, State.PASSED)
 """Of what several versions of Triton gave, what decides."""
 
-LEFT = frozenset({State.WRONG, State.NEVER, State.EARLIER})
+LEFT = frozenset({State.WRONG, State.NEVER, State.EARLIER, State.EARLIER_WRONG})
 """States whose cells are to run."""
 
 
@@ -149,8 +150,12 @@ def _state(planned: PlannedCell, judged: Iterable[Judged], source_hash: str) -> 
     every = list(judged)
     today = {_state_of(planned, each) for each in every if each.source_hash == source_hash}
     if not today:
-        return State.EARLIER if every else State.NEVER
+        return _earlier(planned, every[-1]) if every else State.NEVER
     return next(state for state in WORST_FIRST if state in today)
+
+
+def _earlier(planned: PlannedCell, judged: Judged) -> State:
+    return State.EARLIER_WRONG if _state_of(planned, judged) is State.WRONG else State.EARLIER
 
 
 def _state_of(planned: PlannedCell, judged: Judged) -> State:

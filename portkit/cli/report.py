@@ -16,6 +16,8 @@ from portkit.analysis.choice import choose
 from portkit.analysis.expected import expect
 from portkit.analysis.findings.rule import Finding
 from portkit.analysis.rows import Comparison, ComparisonRow, comparison
+from portkit.analysis.views.marks import gaps
+from portkit.analysis.views.standing import Standing
 from portkit.cli.expected import told_missing
 from portkit.cli.names import names
 from portkit.cli.options import (
@@ -165,9 +167,10 @@ def _next_steps(shown: Shown) -> list[str]:
 
 
 def _telling(comparison: Comparison) -> ComparisonRow:
-    """The row to look at first: one that is not good, of the first finding, with a time, or the first."""
+    """The row to look at first: of what is told first as not good, of the first finding, with a time, or the first."""
+    if bad := [gap for gap in gaps(comparison.rows) if gap.standing in (Standing.BAD, Standing.NO_VERDICT)]:
+        return bad[0].rows[0]
     tests: Sequence[Callable[[ComparisonRow], bool]] = (
-        lambda row: not row.status.good,
         lambda row: any(_is_about(each, row) for each in comparison.findings[:1]),
         lambda row: row.median_ms is not None,
     )

@@ -88,20 +88,20 @@ def _size(each: Sizes, position: int) -> Sequence[str]:
 
 
 def _meeting(each: Sizes) -> str:
+    launches = f"launches saved {each.launches_saved} of {each.launch_us:.3g} µs"
+    head = f"{each.kernel} {each.label} on {each.target}, {launches}, {each.copy_gbs:.0f} GB/s:"
+    if each.launches_saved <= 0:
+        return f"{head}\n  no launches are saved: what is gained is gained by bytes."
     graph = (
         f"; from a graph ({each.graph_launch_us:.2g} µs) from {_from(each.graph_crossover)}"
         if each.graph_launch_us is not None
         else ""
     )
-    launches = f"launches saved {each.launches_saved} of {each.launch_us:.3g} µs"
-    return (
-        f"{each.kernel} {each.label} on {each.target}, {launches}, {each.copy_gbs:.0f} GB/s:\n"
-        f"  bytes win from {_from(each.crossover)}{graph}{_on_events(each.measured_crossover)}."
-    )
+    return f"{head}\n  bytes win from {_from(each.crossover)}{graph}{_on_events(each.measured_crossover)}."
 
 
 def _from(found: Crossover | None) -> str:
-    return "no size: it saves no bytes or no launches" if found is None else _size_of(found)
+    return "no size: it saves no bytes" if found is None else _size_of(found)
 
 
 def _size_of(found: Crossover) -> str:

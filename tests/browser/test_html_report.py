@@ -71,6 +71,13 @@ def test_the_summary_names_what_does_not_carry_over_first(opened, made_up):
     assert lines[-1].startswith("–tuned known on one target alone")
 
 
+def test_a_kernels_page_says_first_whether_it_carries_over_and_why_not(opened, made_up):
+    page = opened(made_up).goto("#/kernel/attention")
+    told = page.locator("#view h2 + p").inner_text().split("\n")
+    assert told[0] == "✕ does not carry over"
+    assert told[1].startswith("mi300x: Results differ beyond the rounding model; rx7900xtx: out_of_resources")
+
+
 def test_the_map_shows_the_worst_status_with_its_evidence(opened, made_up):
     page = opened(made_up).goto()
     row = page.locator("table.heat tbody tr", has=page.locator("th", has_text="attention"))

@@ -167,9 +167,11 @@ def check_descriptors(architecture, kind, specialised):
 
 @pytest.mark.parametrize(("architecture", "specialised"), [("sm_90", False), ("sm_90", True), ("sm_100", True)])
 def test_products_by_tensor_descriptors(architecture, specialised):
+    if architecture == "sm_100" and VERSION == (3, 6):
+        pytest.skip("Triton 3.6 fails to compile it")
     text = check_descriptors(architecture, "bf16", specialised)
     assert "cp.async.bulk.tensor.2d" in text
-    assert ("setmaxnreg" in text) == (specialised and (architecture == "sm_90" or VERSION >= (3, 6)))
+    assert ("setmaxnreg" in text) == (specialised and (architecture == "sm_90" or VERSION >= (3, 7)))
 
 
 @pytest.mark.slow

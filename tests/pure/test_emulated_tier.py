@@ -77,15 +77,15 @@ RACE = Outcome(Status.DATA_RACE, Stage.RUN, "missing_wait")
 def test_a_cell_stands_where_its_last_verdict_of_today_says(script, prepared, tmp_path):
     cells = emulated(prepared)
     unknown = Outcome(Status.CAPTURE_FAILED, Stage.CAPTURE, "configuration BLOCK=64: UnknownPropertyError: units?")
-    earlier = report(tmp_path / "a", prepared, [RACE] * 5, source_hash="0" * 16)
+    earlier = report(tmp_path / "a", prepared, [RACE] * 5 + [PASSED], source_hash="0" * 16)
     today = report(tmp_path / "b", prepared, [PASSED, RACE, unknown, RACE], run_id="20260103T030405Z-0badcafe")
     states = script.states(prepared, script.read([today, earlier]))
     state = script.State
-    judged = [state.PASSED, state.WRONG, state.UNKNOWN, state.EXPECTED, state.EARLIER]
+    judged = [state.PASSED, state.WRONG, state.UNKNOWN, state.EXPECTED, state.EARLIER_WRONG, state.EARLIER]
     assert list(states) == list(cells)
-    assert list(states.values()) == [*judged, *[state.NEVER] * 3]
+    assert list(states.values()) == [*judged, *[state.NEVER] * 2]
     told = script.table(states, prepared).splitlines()
-    assert [each.strip() for each in told[-1].split("|")[1:-1]] == ["all", "8", "1", "1", "1", "1", "1", "3"]
+    assert [each.strip() for each in told[-1].split("|")[1:-1]] == ["all", "8", "1", "1", "1", "1", "1", "1", "2"]
 
 
 def test_what_is_left_is_what_has_no_right_verdict_of_today(script, prepared, tmp_path):

@@ -217,6 +217,13 @@ def test_no_line_but_paths_is_longer_than_the_terminal(tmp_path):
     assert max(map(len, text.split("\n"))) <= 60
 
 
+def test_long_names_are_broken_where_they_are_joined(tmp_path):
+    lines = [line.split("  ")[0] for line in shown(record(), tmp_path, width=60).split("\n")]
+    first = lines.index("launches[0].resources.spill_")
+    assert lines[first + 1] == "bytes_per_thread"
+    assert "launches[0].resources.spill_bytes_per_thread" in shown(record(), tmp_path / "wide", width=100)
+
+
 def run(*arguments):
     done = CliRunner().invoke(command, [str(each) for each in arguments], standalone_mode=False)
     if done.exception:

@@ -113,6 +113,12 @@ def test_size_by_hand(report):
     assert "by the measured gain from below 10.0 MB [below 10.0 MB, below 10.0 MB]." in shown
 
 
+def test_where_no_launch_is_saved_bytes_gain_all(report):
+    alike = with_kernels(timing(), fused=2, eager=2)
+    report(row(shape=(10, 10), timing=alike), row(shape=(20, 10), timing=alike))
+    assert "launches saved 0 of 10 µs, 1000 GB/s:\n  no launches are saved: what is gained is gained by bytes." in run()
+
+
 def test_without_the_devices_figures_there_is_no_size(report):
     report(row(shape=(10, 10)), row(shape=(20, 10)), probe=False)
     assert "Size: no operation was measured at two sizes or more" in run()

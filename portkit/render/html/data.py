@@ -29,7 +29,7 @@ from portkit.analysis.views.whole_cells import whole_cells
 from portkit.model import Direction, Evidence
 from portkit.render.html.cells import CellsOfPage, whole_cell
 from portkit.render.html.columns import COLUMNS, Column
-from portkit.render.html.sections import SIGNS
+from portkit.render.html.sections import SIGNS, why
 from portkit.render.plots.heat import MARKS
 from portkit.render.plots.kinds import KINDS, Kind, plots
 from portkit.render.plots.plot import Plot
@@ -177,7 +177,7 @@ def _kernel(summary: KernelSummary) -> dict[str, Any]:
         "kernel": summary.kernel,
         "carry": summary.carry,
         "sign": SIGNS[summary.carry],
-        "bad": [*summary.bad, *summary.unsure],
+        "why": why(summary),
         "gravest": summary.gravest,
     }
 

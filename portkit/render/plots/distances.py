@@ -73,11 +73,9 @@ def plots(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
 
 def _plot(view: Apart, detail: str) -> Plot:
     runs = ", ".join(dict.fromkeys(name for pair in view.pairs for name in (pair.one, pair.other)))
-    return Plot(
-        kind="distances",
-        page=view.operation.page,
-        operation=view.operation.label,
-        dtype=view.operation.dtype,
+    return Plot.of(
+        view.operation,
+        "distances",
         title="Distance of outputs on the same inputs, ulp",
         alt=f"Largest distance in units of the last place, over sampled elements, between the outputs of {runs}; "
         "= is equal bit by bit, 0 equal in all samples. Pairs of different vendors come first.",

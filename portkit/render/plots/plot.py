@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from portkit.analysis.views.operations import Operation
+
 Values = Sequence[Mapping[str, Any]]
 Spec = Mapping[str, Any]
 
@@ -26,6 +28,31 @@ class Plot:
     dtype: str | None = None  # of the operation; None: of several
     candidates: Values = ()  # what the values were chosen from: the page chooses anew under filters
     most: int = 0  # lines that are chosen of the candidates
+
+    @classmethod
+    def of(
+        cls,
+        operation: Operation,
+        kind: str,
+        *,
+        title: str,
+        alt: str,
+        height: int,
+        datasets: Mapping[str, Values],
+        detail: str = "",
+    ) -> Plot:
+        """A plot of one operation."""
+        return cls(
+            kind=kind,
+            page=operation.page,
+            operation=operation.label,
+            title=title,
+            alt=alt,
+            datasets=datasets,
+            height=height,
+            detail=detail,
+            dtype=operation.dtype,
+        )
 
     @property
     def name(self) -> str:

@@ -78,11 +78,9 @@ def plots(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
 def _plot(view: Speedups, clock: str, found: list[Speedup]) -> Plot:
     targets = dict.fromkeys(each.target for each in found)
     baselines = dict.fromkeys(each.baseline for each in found)
-    return Plot(
-        kind="speedups",
-        page=view.operation.page,
-        operation=view.operation.label,
-        dtype=view.operation.dtype,
+    return Plot.of(
+        view.operation,
+        "speedups",
         detail=clock,
         title=f"Speedup, {CLOCKS[clock]}",
         alt=f"Bars of how many times faster {view.operation.page} is than {', '.join(baselines)} "

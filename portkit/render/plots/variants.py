@@ -62,11 +62,9 @@ def plots(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
     del dataset
     for view in variants(comparison):
         targets = ", ".join(dict.fromkeys(cell.target for cell in view.cells))
-        yield Plot(
-            kind="variants",
-            page=view.operation.page,
-            operation=view.operation.label,
-            dtype=view.operation.dtype,
+        yield Plot.of(
+            view.operation,
+            "variants",
             title="Variants by target: time ÷ the winner's there",
             alt=f"How much slower each variant is than the fastest one on {targets}, on the {view.clock} clock.",
             height=26 * len({cell.variant for cell in view.cells}),
@@ -78,11 +76,9 @@ def transfers(comparison: Comparison, dataset: Dataset) -> Iterator[Plot]:
     """One map an operation: the winner of one target, run on another."""
     del dataset
     for view in variants(comparison):
-        yield Plot(
-            kind="transfers",
-            page=view.operation.page,
-            operation=view.operation.label,
-            dtype=view.operation.dtype,
+        yield Plot.of(
+            view.operation,
+            "transfers",
             title="Transfer penalty: one target's winner on another",
             alt="What the fastest variant of each target costs on every other one, "
             f"as its time ÷ that of the own winner, on the {view.clock} clock.",

@@ -49,14 +49,24 @@ def _sections(view: CellView) -> Iterator[Section]:
 
 
 def _print_section(console: Console, title: str, fields: Iterable[Field]) -> None:
+    most = max(20, console.width // 2)
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(overflow="fold", max_width=max(20, console.width // 2))
+    table.add_column(no_wrap=True, overflow="fold")
     table.add_column(overflow="fold")
     for field in fields:
-        table.add_row(Text(field.path), _value(field))
+        table.add_row(Text("\n".join(_broken(field.path, most))), _value(field))
     if table.row_count:
         _print_title(console, title)
         console.print(table)
+
+
+def _broken(name: str, most: int) -> Iterator[str]:
+    """A field's name in lines, broken where it is joined."""
+    while len(name) > most:
+        cut = max(name.rfind(sign, 1, most) for sign in "._") + 1 or most
+        yield name[:cut]
+        name = name[cut:]
+    yield name
 
 
 def _print_title(console: Console, title: str) -> None:

@@ -131,9 +131,8 @@ function nothing(place, title, why) {
 }
 
 function verdict(known) {
-  const where = known.bad.length ? `: ${known.bad.join(", ")}` : "";
   const sign = h("span", { class: "sign", "aria-hidden": "true" }, known.sign);
-  return h("p", { class: "verdict" }, sign, ` ${known.carry}${where}`);
+  return h("p", {}, h("span", { class: "verdict" }, sign, ` ${known.carry}`), h("br"), h("span", { class: "muted" }, known.why));
 }
 
 /** Findings that pass a test, each with its place among all. */
