@@ -28,6 +28,11 @@ class PendingRegisters:
         self.machine = machine
         self._out: dict[Register, NDArray[np.int64]] = {}
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way."""
+        return bool(self._out)
+
     def refuse(self, site: Site, registers: Iterable[Register], verb: str) -> None:
         """Refuse that the selected threads touch registers under way.
 
@@ -154,14 +159,16 @@ def _watched(program: Program, item: Compiled, held: _Held) -> Compiled:
     judge = _judgement(item, reads, writes, held)
     guard = Decoder(program, item.instruction).guard() if item.instruction.guard else None
 
-    def step(machine: Machine) -> None:
-        if guard is None:
-            judge(machine)
-        else:
+    def always(machine: Machine) -> None:
+        judge(machine)
+        inner(machine)
+
+    def guarded(machine: Machine) -> None:
+        if guard:
             machine.guarded(guard(machine), judge)
         inner(machine)
 
-    return replace(item, step=step)
+    return replace(item, step=guarded if guard else always)
 
 
 def _judgement(item: Compiled, reads: set[Register], writes: set[Register], held: _Held) -> Step:
@@ -171,10 +178,12 @@ def _judgement(item: Compiled, reads: set[Register], writes: set[Register], held
 
     def judge(machine: Machine) -> None:
         pending = machine.unit(held.unit)
-        if not moves:
-            pending.refuse(site, reads, "used")
-        pending.refuse(site, overwritten, "overwritten")
-        pending.carry(reads if moves else (), carried)
-        pending.changed(noted)
+        if pending.busy:
+            if not moves:
+                pending.refuse(site, reads, "used")
+            pending.refuse(site, overwritten, "overwritten")
+            pending.carry(reads if moves else (), carried)
+        if noted:
+            pending.changed(noted)
 
     return judge

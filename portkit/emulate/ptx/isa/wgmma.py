@@ -61,12 +61,16 @@ class Products(PendingRegisters):
         super().__init__(machine)
         self.flights = machine.unit(Flights)
         self.committed: NDArray[np.int64] = np.zeros(machine.threads, np.int64)
-        self._changed: dict[Register, Mask] = {}  # registers written since the last fence
+        self._changed: dict[Register, Mask] = {}  # registers that some threads wrote since the last fence
+        self._changed_by_all: set[Register] = set()  # those that all did
         self._reads: list[_Reads] = []
         self._left_open: NDArray[np.int64] = np.zeros(machine.threads, np.int64)  # group that a wait found uncommitted
 
     def changed(self, writes: Iterable[Register]) -> None:
         """Note registers that the selected threads have written."""
+        if self.machine.all:
+            self._changed_by_all.update(writes)
+            return
         for register in writes:
             if register not in self._changed:
                 self._changed[register] = np.zeros(self.machine.threads, np.bool_)
@@ -83,14 +87,18 @@ class Products(PendingRegisters):
         self.take(results, self.committed[self.machine.select] + 1)
 
     def _refuse_changed(self, site: Site, registers: Sequence[Register]) -> None:
-        if not self._changed:
-            return
-        for register in registers:
-            changed = self._changed.get(register)
+        for register in registers if self._changed or self._changed_by_all else ():
+            changed = self._changed_of(register)
             if changed is not None and changed[self.machine.select].any():
                 thread = int(self.machine.selected[np.argmax(changed[self.machine.select])])
                 message = "a wgmma takes a register that was written since the last wgmma.fence"
                 raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
+
+    def _changed_of(self, register: Register) -> Mask | None:
+        """Threads that have written a register since their last fence."""
+        if register in self._changed_by_all:
+            return np.ones(self.machine.threads, np.bool_)
+        return self._changed.get(register)
 
     def read(self, site: Site, threads: Threads, units: Offsets) -> None:
         """Products of the open groups of some threads read units of shared memory: ``[threads, units]``."""
@@ -100,6 +108,10 @@ class Products(PendingRegisters):
         """Let products see the registers of the selected threads."""
         if self.machine.all:
             self._changed.clear()
+        else:
+            for register in self._changed_by_all:
+                self._changed[register] = np.ones(self.machine.threads, np.bool_)
+        self._changed_by_all.clear()
         for changed in self._changed.values():
             changed[self.machine.select] = False
 
