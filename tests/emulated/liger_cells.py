@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.util
 import os
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from portkit import KernelCase
-from portkit.model import CaseSource, Cell, CellResult, Evidence, PlannedCell, Status
+from portkit.model import CaseSource, Cell, CellResult, Evidence, PlannedCell, Status, Target
 from portkit.run.jobs import Limits
 from portkit.run.session import Session, chains_for
 from portkit.targets.catalog import load_catalog
@@ -57,13 +58,18 @@ def emulate(cells: Sequence[Cell], workers: int | None = None) -> dict[Cell, Cel
     """Results by cell, of as many processes as there are cores for this one."""
     catalog = load_catalog()
     sources = {cell.case: CaseSource(cell.case, path=str(FILE)) for cell in cells}
-    targets = {cell.target: catalog.get(cell.target) for cell in cells}
+    targets = {cell.target: _with_units(catalog.get(cell.target)) for cell in cells}
     planned = [PlannedCell(cell, Evidence.EMULATED) for cell in cells]
     session = Session(Limits(workers or len(os.sched_getaffinity(0))))
     try:
         return {result.cell: result for result in session.results(chains_for(planned, sources, targets))}
     finally:
         session.close()
+
+
+def _with_units(target: Target) -> Target:
+    """Where no source states the number of units, one is taken: it only says how many programs share the rows."""
+    return target if target.units else dataclasses.replace(target, units=148, runtime_unit_count=148)
 
 
 def agrees(result: CellResult) -> bool:

@@ -53,6 +53,17 @@ def described(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, 
 
 
 @triton.jit
+def beyond(a_ptr, b_ptr, c_ptr, K, B: tl.constexpr, BK: tl.constexpr):
+    a = tl.make_tensor_descriptor(a_ptr, [B, K], [K, 1], [B, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [B, K], [K, 1], [B, BK])
+    total = tl.zeros((B, B), tl.float32)
+    for k in range(0, K + 3 * BK, BK):
+        total = tl.dot(a.load([0, k]), b.load([0, k]).T, total)
+    row = tl.arange(0, B)
+    tl.store(c_ptr + row[:, None] * B + row[None, :], total)
+
+
+@triton.jit
 def scaled(
     a_ptr, p_ptr, b_ptr, q_ptr, c_ptr, N, K, FORMAT: tl.constexpr, PER: tl.constexpr, RUN: tl.constexpr, B: tl.constexpr
 ):
@@ -220,6 +231,17 @@ def scales(rng, kind, count):
         return codes, scale_of(codes)
     codes = E4M3.encode(rng.uniform(0.3, 4, (128, count)), True).astype(np.uint8)
     return codes, E4M3.decode(codes).astype(float)
+
+
+@pytest.mark.parametrize("architecture", ["sm_90", "sm_100"])
+def test_boxes_outside_their_tensor_are_zeros(architecture):
+    signature = dict.fromkeys(("a_ptr", "b_ptr"), "*fp16") | {"c_ptr": "*fp32", "K": "i32"}
+    kernel = build(beyond, architecture, signature, {"B": 64, "BK": 64}, num_stages=3)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 64, 128)).astype(np.float16)
+    c = np.zeros((64, 64), np.float32)
+    kernel.passes((1,), a, b, c, 128, np.zeros(1 << 12, np.uint8))
+    assert np.allclose(c, a.astype(float) @ b.astype(float).T, atol=1e-3)
 
 
 @pytest.mark.parametrize("most", [32, 64, 128])

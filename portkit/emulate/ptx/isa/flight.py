@@ -73,6 +73,8 @@ class Flights:
             self._others(access)
 
     def _refuse_unwritten(self, access: Access) -> None:
+        if not access.at.size:  # such as a box that lies outside its tensor
+            return
         number = self._writers[_words(access.at, access.size)].reshape(access.at.size, -1).max(axis=1)
         if number.any():
             first = int(np.argmax(number != 0))
