@@ -47,6 +47,7 @@ from portkit.model import DTYPE_BYTES
 MAX_EXPERTS = 1024  # ten bits of a key
 MAX_PICKS = 32
 EIGHT = 8  # most picks of the first way
+TOKENS_PER_THREAD = 2  # of the first way
 PER_LANE = 32  # experts of a token that one thread holds, by eights
 ELEMENTS_PER_WARP = 1024  # of picks: 32 a thread on 32 lanes and 16 on 64
 
@@ -248,7 +249,7 @@ _gate_picks_tuned = triton.autotune(
     key=["experts", "PICKS"],
 )(_gate_picks)
 _gate_eights_tuned = triton.autotune(
-    configs=[triton.Config({"ROWS": rows}, num_warps=warps) for rows, warps in ((8, 1), (16, 1), (32, 4), (64, 4))],
+    configs=[triton.Config({"ROWS": rows}, num_warps=warps) for rows, warps in ((8, 1), (16, 1), (64, 4), (128, 4))],
     key=["EXPERTS", "PICKS"],
 )(_gate_eights)
 
@@ -299,7 +300,7 @@ def fused_moe_gate(
         kernel = _gate_eights_tuned if tuned else _gate_eights
         lanes = _lanes(experts)
         constants |= {"EXPERTS": experts, "LANES": lanes}
-        taken = max(1, warp_size(logits.device) * num_warps // lanes)
+        taken = max(1, TOKENS_PER_THREAD * warp_size(logits.device) * num_warps // lanes)
     else:
         kernel = _gate_picks_tuned if tuned else _gate_picks
         block = triton.next_power_of_2(experts)

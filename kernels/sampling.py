@@ -186,8 +186,9 @@ def _held(name, counts, slot):
     """Things lie in holders: of the ``slot``-th thing its holder's name, and how many lie before it there."""
     end = tl.cumsum(counts, axis=0)
     start = end - counts
-    own = (start[None, :] <= slot[:, None]) & (slot[:, None] < end[None, :])
-    both = tl.sum(tl.where(own, (name << 16 | start)[None, :], 0), axis=1)
+    # What is summed over goes down, so that lanes need not exchange anything.
+    own = (start[:, None] <= slot[None, :]) & (slot[None, :] < end[:, None])
+    both = tl.sum(tl.where(own, (name << 16 | start)[:, None], 0), axis=0)
     return both >> 16, slot - (both & 0xFFFF)
 
 
@@ -230,8 +231,8 @@ def _few(
     key = tl.where(there, _key(x, SHIFT), 0)
     top = tl.max(x, axis=0)
     p = tl.exp((x - top) * inverse)
-    above = key[None, :] > key[:, None]
-    more, mass = tl.reduce((above.to(tl.int32), tl.where(above, p[None, :], 0.0)), 1, _both_sums)
+    above = key[:, None] > key[None, :]
+    more, mass = tl.reduce((above.to(tl.int32), tl.where(above, p[:, None], 0.0)), 0, _both_sums)
     among = there & (more < top_k)
     p = tl.where(among, p, 0.0)
     among = among & ((mass < tl.sum(p, axis=0) * top_p) | (x == top) | (top_p >= 1.0))

@@ -11,6 +11,9 @@ ROOT = Path(__file__).resolve().parent.parent
 GRACE_SECONDS = 2.0
 """For a command to end by the signal that this process got."""
 
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+"""Signals that end a run; a shell's background jobs ignore the second, and would hand that on to the command."""
+
 
 def until(command: Sequence[str], seconds: float | None = None) -> bool:
     """Run a command in the repository; False where a signal or the time ended it.
@@ -19,7 +22,7 @@ def until(command: Sequence[str], seconds: float | None = None) -> bool:
         command: ends orderly on SIGINT.
         seconds: after which it is interrupted; None for no limit.
     """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {each: signal.signal(each, signal.default_int_handler) for each in _ENDING}
     try:
         with subprocess.Popen(command, cwd=ROOT) as child:
             try:
@@ -33,7 +36,8 @@ def until(command: Sequence[str], seconds: float | None = None) -> bool:
                 return False
             return True
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -80,14 +80,21 @@ def _moved(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
 
     def moved(link: re.Match[str]) -> str:
-        target = link[2]
+        name, target = link[1], link[2]
+        if name == target and target.startswith(("docs/", "CONTRIBUTING")):  # on a site pages have titles
+            name = _title(ROOT / target)
         if target.startswith("docs/"):
-            return f"[{link[1]}]({target.removeprefix('docs/')})"
+            return f"[{name}]({target.removeprefix('docs/')})"
         if target == "CONTRIBUTING.md":
-            return f"[{link[1]}](contributing.md)"
-        return f"[{link[1]}](../{target})"
+            return f"[{name}](contributing.md)"
+        return f"[{name}](../{target})"
 
     return LINK.sub(moved, text)
+
+
+def _title(document: Path) -> str:
+    """The first heading of a document."""
+    return document.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
 
 # -- options of pytest

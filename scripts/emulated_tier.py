@@ -27,10 +27,11 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
 from bounded import until
+from packaging.specifiers import SpecifierSet
 from tabulate import tabulate
 
 from portkit.errors import PortkitError, ReportError
-from portkit.model import CaseDeclaration, Cell, Direction, Evidence, PlannedCell, Record, Status
+from portkit.model import CaseDeclaration, Cell, Direction, Evidence, Matrix, PlannedCell, Record, Status
 from portkit.plan.expand import Emulate, Selection
 from portkit.plan.matrix_format import parse_shape
 from portkit.run.benchmark import Prepared, prepare
@@ -143,27 +144,34 @@ def states(prepared: Prepared, found: Found) -> dict[PlannedCell, State]:
     """Where each emulated cell of the plan stands."""
     now = {name: declaration.source_hash for name, declaration in prepared.declarations.items()}
     planned = [each for each in prepared.plan.cells if each.evidence is Evidence.EMULATED and each.excluded is None]
-    return {each: _state(each, found.get(each.cell, {}).values(), now[each.cell.case]) for each in planned}
+    return {each: _state(each, found.get(each.cell, {}).values(), now[each.cell.case], prepared) for each in planned}
 
 
-def _state(planned: PlannedCell, judged: Iterable[Judged], source_hash: str) -> State:
-    every = list(judged)
-    today = {_state_of(planned, each) for each in every if each.source_hash == source_hash}
-    if not today:
-        return _earlier(planned, every[-1]) if every else State.NEVER
-    return next(state for state in WORST_FIRST if state in today)
+def _state(planned: PlannedCell, judged: Iterable[Judged], source_hash: str, prepared: Prepared) -> State:
+    every = [(each.source_hash == source_hash, _state_of(planned, each, prepared)) for each in judged]
+    today = {state for is_today, state in every if is_today}
+    if today:
+        return next(state for state in WORST_FIRST if state in today)
+    if not every:
+        return State.NEVER
+    return State.EARLIER_WRONG if every[-1][1] is State.WRONG else State.EARLIER
 
 
-def _earlier(planned: PlannedCell, judged: Judged) -> State:
-    return State.EARLIER_WRONG if _state_of(planned, judged) is State.WRONG else State.EARLIER
-
-
-def _state_of(planned: PlannedCell, judged: Judged) -> State:
+def _state_of(planned: PlannedCell, judged: Judged, prepared: Prepared) -> State:
     if judged.status == Status.PASSED.value:
         return State.PASSED
-    if planned.expectation and judged.status == planned.expectation.status.value:
+    if judged.status == _expected(planned, judged.triton, prepared.matrix):
         return State.EXPECTED
     return State.UNKNOWN if judged.message.startswith(UNANSWERED) else State.WRONG
+
+
+def _expected(planned: PlannedCell, triton: str, matrix: Matrix) -> Status | None:
+    """The gap of a cell that the matrix knows of with a version of Triton, which need not be this host's."""
+    for rule in matrix.expectations:
+        versions = SpecifierSet(rule.select.triton or "")
+        if rule.select.matches(planned.cell, planned.evidence) and versions.contains(triton, prereleases=True):
+            return rule.status
+    return None
 
 
 def table(of: Mapping[PlannedCell, State], prepared: Prepared) -> str:

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Two nights of a fleet on a real Slurm of this host: all is well in the first, two things go wrong in the second.
 
-    .venv/bin/python scripts/fleet_dry_run.py [--keep FOLDER]
+    .venv/bin/python scripts/fleet_dry_run.py [--keep FOLDER] [--docs]
 
 Three nodes stand for three SKUs, h200, mi300x and b200; without their GPUs, the evidence is compiled and
 interpreted. In the second night the kernel's host function has a loop that never ends on the mi300x, whose units
 are more than it reckons with, and the node of the b200 loses its power in the middle of its job. Printed is
 what the commands print. The exit code is 0 where the merged table has every record that was finished, both
-failures are named by cause, and ``portkit gate`` gives exit code 1.
+failures are named by cause, and ``portkit gate`` gives exit code 1. With ``--docs`` the transcripts in
+docs/fleet.md are made anew of what was printed, where all is as promised.
 
 Needs root and the packages slurm-wlm and munge; the Slurm is on loopback, and ends with the script.
 """
@@ -16,8 +17,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +47,14 @@ GOOD, HANGS = "return max(1, 148 // units)", "return 148 // units"
 CELL_SECONDS = 15
 PENDING_SECONDS = 15  # that the second attempt waits for the node that is gone
 MOST_SECONDS = 500.0
+
+PAGE = ROOT / "docs" / "fleet.md"
+OF_THE_NIGHT = re.compile(
+    r"attempt \d|[\w-]+: (done|node_lost|not_started|timeout)|warning:|kernel  |scaled_sum  "
+    r"|job  |-+  |(h200|mi300x|b200)-|  +\S.*(Slurm|jobs in|Not responding|stage run)|reports:"
+)
+"""Lines of the second night that the page quotes: attempts, what became of the jobs, the table of kernels, the end."""
+OF_THE_GATE = re.compile(r"\d+ fail|Failed|scaled_sum\[|    status|Not run")
 
 
 @dataclass(frozen=True)
@@ -108,13 +119,14 @@ def wait_for_record(folder: Path, target: str) -> None:
     raise RuntimeError(f"the job of {target} finished no cell")
 
 
-def gate(before: Night, after: Night) -> int:
-    """The exit code of ``portkit gate`` over both nights."""
+def gate(before: Night, after: Night) -> tuple[int, str]:
+    """The exit code of ``portkit gate`` over both nights, and what it prints."""
     sides = ["--baseline", str(before.run.reports), "--current", str(after.run.reports)]
     command = [sys.executable, "-m", "portkit", "gate", *sides]
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "150"}, check=False)
-    print(f"$ portkit gate --baseline … --current …\nexit code {done.returncode}", flush=True)
-    return done.returncode
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "150"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    print(f"$ portkit gate --baseline … --current …\n{done.stdout}exit code {done.returncode}", flush=True)
+    return done.returncode, done.stdout
 
 
 def finished(run: FleetRun) -> int:
@@ -149,6 +161,29 @@ def _is_told(attempt: Attempt) -> bool:
     return attempt.records > 0 and attempt.scheduler.get("state") == "NODE_FAIL" and "NODE_FAIL" in attempt.why
 
 
+def excerpt(text: str, kept: re.Pattern[str], folder: Path) -> str:
+    """The lines that a page quotes, each run of others as one of dots; without the folder of this run."""
+    lines = [line.rstrip() if kept.match(line) else "…" for line in text.replace(str(folder), "…").splitlines()]
+    return "\n".join(line for line, _ in itertools.groupby(lines)).strip("…\n")
+
+
+def quote(second: Night, gated: str, folder: Path) -> None:
+    """Write the transcripts of the page anew."""
+    text = PAGE.read_text()
+    text = with_transcript(text, "night", excerpt(second.text, OF_THE_NIGHT, folder))
+    PAGE.write_text(with_transcript(text, "gate", excerpt(gated, OF_THE_GATE, folder)))
+
+
+def with_transcript(text: str, name: str, transcript: str) -> str:
+    """A page with another transcript at the place of that name."""
+    head = f"<!-- fleet_dry_run.py: {name} -->\n```\n"
+    before, found, rest = text.partition(head)
+    if not found:
+        raise RuntimeError(f"{PAGE} has no place for the {name}")
+    end = "\n```\n"
+    return before + head + transcript + end + rest.partition(end)[2]
+
+
 @contextlib.contextmanager
 def place(keep: Path | None) -> Iterator[Path]:
     """Where to work: a folder that goes, or one that stays."""
@@ -164,6 +199,7 @@ def main() -> int:
     """Both nights and the gate."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=Path, help="folder for what is written; by default it is removed")
+    parser.add_argument("--docs", action="store_true", help="make the transcripts of docs/fleet.md anew")
     options = parser.parse_args()
     if why := missing():
         print(f"no Slurm here: {why}", file=sys.stderr)
@@ -179,7 +215,10 @@ def main() -> int:
             second = night(project, slurm, kill=LOST)
         finally:
             slurm.stop()
-        wrong = list(faults(first, second, gate(first, second)))
+        code, told = gate(first, second)
+        wrong = list(faults(first, second, code))
+        if options.docs and not wrong:
+            quote(second, told, project)
     print("\n".join(wrong) or "as promised: every finished record is merged, both failures are named, the gate fails")
     return 1 if wrong else 0
 

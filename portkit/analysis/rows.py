@@ -41,7 +41,7 @@ from portkit.model import (
     Verdict,
 )
 from portkit.store.merge import Dataset, Row
-from portkit.targets.catalog import load_catalog
+from portkit.targets.catalog import Catalog, load_catalog
 
 PLATFORM_PREFIXES: Final[Mapping[str, Platform]] = {"sm_": Platform.CUDA, "gfx": Platform.ROCM}
 """How the architectures of a platform begin."""
@@ -168,15 +168,8 @@ def comparison(dataset: Dataset, reference: str | None = None, *, explain: bool 
     Raises:
         ReportError: nothing was measured on the reference.
     """
-    order = _target_order(dataset)
     catalog = load_catalog()
-    known = {target.name: target for target in catalog}
-    ran = _emulated_binaries(dataset.rows)
-    made = (
-        comparison_row(row, dataset.probes, known.get(row.record.cell.target), ran.get(_binaries(row.record), ()))
-        for row in dataset.rows
-    )
-    rows = sorted(made, key=lambda row: _position(row, order))
+    rows = _table_rows(dataset, catalog)
     points, apart, spreads = points_of(dataset.rows), distances(dataset), cell_spread(dataset)
     measured = {row.platform for row in rows if row.evidence is Evidence.MEASURED}
     return Comparison(
@@ -187,7 +180,7 @@ def comparison(dataset: Dataset, reference: str | None = None, *, explain: bool 
         expected=expected_of(rows),
         warnings=dataset.warnings,
         not_measured=tuple(platform for platform in Platform if platform not in measured),
-        rows=tuple(rows),
+        rows=rows,
         distances=apart,
         probes=dataset.probes,
         spreads=(*ceiling_spread(dataset.probes), *spreads),
@@ -199,6 +192,18 @@ def comparison(dataset: Dataset, reference: str | None = None, *, explain: bool 
         triton=dataset.triton,
         drift=drifts(dataset),
     )
+
+
+def _table_rows(dataset: Dataset, catalog: Catalog) -> tuple[ComparisonRow, ...]:
+    """Every row with its figures, in the table's order."""
+    order = _target_order(dataset)
+    known = {target.name: target for target in catalog}
+    ran = _emulated_binaries(dataset.rows)
+    made = (
+        comparison_row(row, dataset.probes, known.get(row.record.cell.target), ran.get(_binaries(row.record), ()))
+        for row in dataset.rows
+    )
+    return tuple(sorted(made, key=lambda row: _position(row, order)))
 
 
 def counts_of(rows: Iterable[ComparisonRow]) -> Mapping[Evidence, Mapping[Status, int]]:

@@ -53,7 +53,8 @@ def _by_roofline(way: Way, found: Toggled, kernel_ms: float, idle: float) -> Spe
         return Spent(None, idle, None, found.nulls.get("roofs", "no ceilings were measured"))
     moved = way.dram_bytes if way.moved_bytes is None else way.moved_bytes
     if moved is None or found.flops is None:
-        return Spent(None, idle, None, way.nulls.get("moved_bytes") or found.nulls.get("counts", "bytes are unknown"))
+        whole = found.nulls.get("counts") or found.nulls.get("flops") or "bytes are unknown"
+        return Spent(None, idle, None, way.nulls.get("moved_bytes") or whole)
     least = {
         MEMORY: moved / found.roofs.memory_gbs / 1e6,
         COMPUTE: found.flops / found.roofs.tflops / 1e9,

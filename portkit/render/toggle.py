@@ -43,7 +43,7 @@ def _head(found: Toggled) -> Iterator[str]:
         yield "variants run in processes of their own; a sample of any way is its second call in a row"
     if not found.on_gpu and any(way.mode == "reduce-overhead" for way in found.ways):
         yield "on a CPU: reduce-overhead, which is CUDA graphs, is the same as default there"
-    yield from (found.nulls[name] for name in ("reference", "agreement", "counts") if name in found.nulls)
+    yield from (found.nulls[name] for name in ("reference", "agreement", "counts", "flops") if name in found.nulls)
 
 
 # --------------------------------------------------------------------------

@@ -54,18 +54,29 @@ def verdict(summaries: Sequence[KernelSummary], form: Form = str) -> Iterator[tu
         yield Tone.NOTHING, "no rows"
         return
     for kind, words in _FAILING.items():
-        failed = [each for each in summaries if each.failing is kind]
-        told = [f"{form(each.page)} ({_where(each, each.failed_on, form)})" for each in failed]
+        failed = [each for each in summaries if _failing(each) is kind]
+        told = [f"{form(each.page)} ({_where(each, each.failed_on, form) or _error(each, form)})" for each in failed]
         yield from _told(Tone.BAD, words, told, len(summaries))
     unsure = [each for each in summaries if each.unsure and each.failing in _ASIDE]
     told = [f"{form(each.page)} ({_where(each, each.unsure, form)})" for each in unsure]
     yield from _told(Tone.NO_VERDICT, _NO_VERDICT, told, len(summaries))
-    if not unsure and not any(each.failing for each in summaries):
+    if not unsure and not any(map(_failing, summaries)):
         what = f"{form(summaries[0].page)} is" if len(summaries) == 1 else f"All {len(summaries)} kernels are"
         yield Tone.GOOD, f"{what} good {where_tried(summaries)}."
     costly = [each for each in summaries if each.carry is Carry.AT_A_COST]
     told = [f"{form(each.page)} ({form(each.findings[0].first.title)})" for each in costly]
     yield from _told(Tone.COST, _AT_A_COST, told, len(summaries), COSTLY)
+
+
+def _failing(summary: KernelSummary) -> Carry | None:
+    """How far what is bad reaches; a finding that is an error is bad where no row is."""
+    return summary.failing or (Carry.NO if summary.carry is Carry.NO else None)
+
+
+def _error(summary: KernelSummary, form: Form) -> str:
+    """The error that was found though every row is good."""
+    first = summary.findings[0].first
+    return f"{form(first.title)} on {_where(summary, first.targets, form)}"
 
 
 def _told(

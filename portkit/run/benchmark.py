@@ -307,7 +307,9 @@ class Run:
     def _begin_profiler(self) -> None:
         """Have the profiler load what it needs while cells are built and PyTorch's compiler is loaded."""
         if self._counters is not Choice.OFF:
-            self._begun = begin_early(self._prepared.targets[device.target] for device in self._devices)
+            self._begun = begin_early(
+                (self._prepared.targets[device.target] for device in self._devices), local=self._count_all
+            )
 
     def _require_profilers(self) -> None:
         if self._counters is Choice.REQUIRE:

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -15,9 +16,9 @@ import portkit
 from portkit.cli import main
 from portkit.errors import CaseError
 from portkit.plan.toggle import ToggleRequest, read_subject, read_variant
-from portkit.run.toggle import process, ways
+from portkit.run.toggle import counting, process, ways
 from portkit.run.toggle.agreement import Judge
-from portkit.run.toggle.counting import count
+from portkit.run.toggle.counting import attention_flops, count
 from portkit.run.toggle.inductor import graph_breaks
 from portkit.run.toggle.process import toggle
 from portkit.run.toggle.subjects import Arguments, build, make_arguments, run
@@ -258,6 +259,26 @@ def test_views_move_nothing_and_a_lookup_reads_what_it_returns():
     assert count(lambda: table.view(8, 1000).t()).operations == 0
     assert count(lambda: torch.ops.aten._unsafe_view(table, [8, 1000])).operations == 0
     assert count(lambda: torch.nn.functional.embedding(rows, table)).moved_bytes == 2 * 2 * 8 * 4
+
+
+def test_attention_of_shared_heads_is_counted_and_what_is_refused_costs_its_own_figure(monkeypatch):
+    query, key = torch.ones(2, 8, 16, 32), torch.ones(2, 2, 24, 32)
+    call = partial(torch.nn.functional.scaled_dot_product_attention, query, key, key, enable_gqa=True)
+    assert attention_flops(query.shape, key.shape, key.shape) == 2 * 2 * 8 * (16 * 32 * 24 + 16 * 24 * 32)
+    assert count(call).operations > 0
+
+    def refused(*shapes, **named):
+        raise AssertionError("shapes are incompatible")
+
+    monkeypatch.setattr(counting, "attention_flops", refused)
+    one = torch.ones(2, 8, 16, 32)
+    found = count(lambda: torch.nn.functional.scaled_dot_product_attention(one, one, one))
+    assert (found.flops, found.moved_bytes > 0) == (None, True)
+    assert found.why == "floating-point operations could not be counted: AssertionError: shapes are incompatible"
+    monkeypatch.undo()
+    assert (
+        count(lambda: torch.nn.functional.scaled_dot_product_attention(one, one, one)).flops == 4 * 2 * 8 * 16 * 16 * 32
+    )
 
 
 def test_what_is_overwritten_is_not_read_and_dtypes_are_no_operation():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from portkit.fleet import drive
+from portkit.fleet import drive, scheduler
 from portkit.fleet.drive import Driver
 from portkit.fleet.job import outer_seconds
 from portkit.fleet.runs import FleetRun
@@ -63,3 +63,24 @@ def test_job_that_never_ends_is_given_up(waited, tmp_path, state):
     seconds, cancels = waited(lambda *_: {"state": state})
     assert seconds == pytest.approx(limits[state] + drive._CANCEL_SECONDS, abs=10)
     assert cancels == pytest.approx(drive._CANCEL_SECONDS / drive._POLL_SECONDS, abs=2)
+
+
+def program(folder, name, text):
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_accounting_is_asked_where_the_controller_has_forgotten_the_job(tmp_path, monkeypatch):
+    """The accounting lags: it may still say that a job runs."""
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    program(tmp_path, "scontrol", "echo JobId=7 JobState=TIMEOUT Reason=TimeLimit ExitCode=0:15")
+    program(tmp_path, "sacct", "echo 'RUNNING|None|0:0|'")
+    assert scheduler.ask("7") == {"from": "scontrol", "state": "TIMEOUT", "reason": "TimeLimit", "exit_code": "0:15"}
+    program(tmp_path, "scontrol", "exit 1")
+    program(tmp_path, "sacct", "echo 'CANCELLED by 0|None|0:0|'")
+    said = scheduler.ask("7")
+    assert said == {"from": "sacct", "state": "CANCELLED by 0", "exit_code": "0:0"}
+    assert scheduler.state(said) == "CANCELLED"
+    program(tmp_path, "sacct", "exit 1")
+    assert scheduler.ask("7") == {}

@@ -55,7 +55,7 @@ def test_kernels_copies_and_fills_count(flush):
         y.zero_()
 
     rounds = trace_rounds([{"call": call}] * 5, flush)
-    assert {(one["call"].kernels, one["call"].copies) for one in rounds} == {(3, 2)}
+    assert {(one["call"].kernels, one["call"].copies) for one in rounds} == {(3, 1)}  # zero_ is a kernel
     assert all(0 < one["call"].copied_ms < one["call"].milliseconds for one in rounds)
 
 

@@ -31,13 +31,13 @@ def found(tmp_path, capsys, shape, modes, *more):
 
 
 def test_a_chain_in_memory_is_memory_bound_and_fused(tmp_path, capsys):
-    answer = found(tmp_path, capsys, "8192,8192", "default")
+    answer = found(tmp_path, capsys, "16384,16384", "default")
     eager, default, same = answer["ways"]
     assert answer["roofs"]["memory_gbs"] > 0
     assert eager["launches"] == 24
     assert default["launches"] == 1
-    assert eager["moved_bytes"] == 24 * 2 * 4 * 8192**2
-    assert default["moved_bytes"] == 2 * 4 * 8192**2
+    assert eager["moved_bytes"] == 24 * 2 * 4 * 16384**2
+    assert default["moved_bytes"] == 2 * 4 * 16384**2
     assert default["speedup"]["low"] > 5
     assert default["kernel_ms"] <= default["wall"]["median_ms"]
     assert answer["time_goes_to"]["compile default"]["bound"] == "memory"

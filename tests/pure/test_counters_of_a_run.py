@@ -8,7 +8,7 @@ from pathlib import Path
 
 import fake_ncu
 import pytest
-from factories import cell, host, result, timing
+from factories import build, cell, host, launch, result, timing
 
 from portkit.errors import HostError
 from portkit.model import (
@@ -44,8 +44,8 @@ VARIANTS = ("w4", "w8", "w16")
 class Answering:
     """A session that has measured all cells, on the devices in turn."""
 
-    def __init__(self, failed=(), baselines=("eager",), timed=None):
-        self._failed = failed
+    def __init__(self, failed=(), baselines=("eager",), timed=None, built=None):
+        self._failed, self._build = failed, built or build()
         self._timing = timing()
         self._timing = replace(self._timing, baselines=dict.fromkeys(baselines, timed or self._timing.fused))
 
@@ -56,7 +56,7 @@ class Answering:
         for number, (each, job) in enumerate(cells):
             found = result(Evidence.MEASURED, device=job.devices[number % len(job.devices)].device_id)
             status = Status.WRONG_RESULT if each.variant in self._failed else Status.PASSED
-            yield replace(found, cell=each, outcome=Outcome(status), timing=self._timing)
+            yield replace(found, cell=each, outcome=Outcome(status), timing=self._timing, build=self._build)
 
     def close(self):
         pass
@@ -113,6 +113,7 @@ def start(tmp_path, profiler):
         failed=(),
         baselines=("eager",),
         timed=None,
+        built=None,
         **choices,
     ):
         (tmp_path / "matrix.yaml").write_text("version: 1\n")
@@ -127,13 +128,23 @@ def start(tmp_path, profiler):
         )
         chosen = Choices(tmp_path / "reports", probing=OFF, **choices)
         run = Run(
-            prepared, planned, Answering(failed, baselines, timed), chosen, interruptions or Interruptions(), watch
+            prepared,
+            planned,
+            Answering(failed, baselines, timed, built),
+            chosen,
+            interruptions or Interruptions(),
+            watch,
         )
         for each in planned[:cells]:
             run.record_of(each)
         return run
 
     return begin
+
+
+def besides_local(nulls):
+    """Reasons but for that of local memory, which is not counted by default."""
+    return {figure: why for figure, why in nulls.items() if not figure.endswith(".local_bytes")}
 
 
 def finish(run):
@@ -154,7 +165,8 @@ def test_each_measured_cell_gets_its_line(start):
     for counters in report.counters.values():
         assert (counters.tool, counters.device_id, counters.evidence) == ("ncu 2025.3.1.0", "d0", Evidence.MEASURED)
         assert set(counters.functions) == {"fused", "eager"}
-        assert counters.nulls == {}
+        assert besides_local(counters.nulls) == {}
+        assert "--portkit-count-all" in counters.nulls["eager.local_bytes"]
         rows = json.loads(read_blob(run.journal.path, counters.blobs["kernels"]))
         assert [row["kernel"] for row in rows] == ["kernel_0_of_fused", "kernel_0_of_eager", "kernel_1_of_eager"]
         assert "127.0.0.1" not in json.dumps(rows)
@@ -175,11 +187,20 @@ def test_baselines_of_compilers_and_libraries_are_counted_when_asked_for(start):
     run.take_counters()
     for counters in finish(run).counters.values():
         assert set(counters.functions) == {"fused", "eager", "torch"}
-        assert set(counters.nulls) == {"compile", "liger"}
+        assert set(besides_local(counters.nulls)) == {"compile", "liger"}
         assert "--portkit-count-all" in counters.nulls["liger"]
     run = start(baselines=names, count_all=True)
     run.take_counters()
-    assert all(set(each.functions) == {"fused", *names} for each in finish(run).counters.values())
+    for counters in finish(run).counters.values():
+        assert set(counters.functions) == {"fused", *names}
+        assert {each.local_bytes for each in counters.functions.values()} == {16, 32, 48, 64, 80}  # of 1 to 5 kernels
+
+
+@pytest.mark.parametrize(("spill", "known"), [(0, None), (8, 16)])
+def test_local_memory_is_counted_where_a_measured_kernel_has_some(start, spill, known):
+    run = start(built=build(launch(spill=spill)))
+    run.take_counters()
+    assert {each.functions["fused"].local_bytes for each in finish(run).counters.values()} == {known}
 
 
 @pytest.mark.parametrize(
@@ -197,8 +218,9 @@ def test_bytes_of_a_chain_that_copies_without_a_kernel_are_a_lower_bound(start, 
     run.take_counters()
     for counters in finish(run).counters.values():
         assert counters.functions["eager"].dram_read_bytes > 0
-        assert set(counters.nulls) == ({"eager.dram_read_bytes", "eager.dram_write_bytes"} if told else set())
-        assert all("1 of 3 launches copy or fill without a kernel" in why for why in counters.nulls.values())
+        nulls = besides_local(counters.nulls)
+        assert set(nulls) == ({"eager.dram_read_bytes", "eager.dram_write_bytes"} if told else set())
+        assert all("1 of 3 launches copy or fill without a kernel" in why for why in nulls.values())
 
 
 def test_cells_that_were_not_right_have_none(start):

@@ -270,10 +270,11 @@ def test_one_that_has_died_meanwhile_is_replaced(fake):
 
 def test_the_profiler_starts_beside_measured_cells_where_it_leaves_the_device_alone(on_path, monkeypatch):
     on_path()
-    monkeypatch.setattr(taking, "_OPEN", {**taking._OPEN, Platform.ROCM: lambda target: pytest.fail("of the second")})
+    monkeypatch.setattr(taking, "_OPEN", {**taking._OPEN, Platform.ROCM: lambda *given: pytest.fail("of the second")})
     begun = begin_early([H200, load_catalog().get("mi300x")])
     assert begun is not None
-    assert begun.takes(open_ncu("sm_90"), 0)
+    assert begun.takes(open_ncu("sm_90", local=False), 0)
+    assert not begun.takes(open_ncu("sm_90"), 0)  # where a kernel has local memory, another is begun
     begun.end()
     assert begin_early([]) is None
 

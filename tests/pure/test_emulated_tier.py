@@ -34,19 +34,17 @@ TARGETS = ("mi300x", "a100")
 @pytest.fixture(scope="module")
 def prepared():
     """Eight emulated cells of two targets, of which some are a known gap, and one that is compiled."""
-    gap = Expectation(Selector(), Status.DATA_RACE, "as if", "matrix.yaml:9")
+    select = Selector(target="a100", variant="w8", triton=">=3.7,<3.8")
+    gap = Expectation(select, Status.DATA_RACE, "as if", "matrix.yaml:9")
     cells = [
-        PlannedCell(
-            factories.cell(shape=shape, variant=variant, target=target),
-            Evidence.EMULATED,
-            expectation=gap if (variant, target) == ("w8", "a100") else None,
-        )
+        PlannedCell(factories.cell(shape=shape, variant=variant, target=target), Evidence.EMULATED)
         for shape, variant, target in itertools.product([(3, 8), (5, 16)], ["w4", "w8"], TARGETS)
     ]
     plan = Plan((*cells, PlannedCell(factories.cell(), Evidence.COMPILED)), "full", "0" * 16)
     catalog = load_catalog()
     return SimpleNamespace(
         plan=plan,
+        matrix=SimpleNamespace(expectations=(gap,)),
         declarations={"softmax": SimpleNamespace(source_hash=NOW)},
         targets={name: catalog.get(name) for name in TARGETS},
     )
@@ -111,14 +109,15 @@ def test_a_table_says_what_its_reports_said(script, prepared, tmp_path):
     assert "missing_wait" in csv.read_text()
 
 
-def test_two_versions_of_triton_both_count(script, prepared, tmp_path):
-    first = script.read([report(tmp_path, prepared, [PASSED])])
-    planned = emulated(prepared)[0]
-    found = {planned.cell: {**first[planned.cell], (NOW, "3.6.0"): script.Judged("timeout", NOW, "3.6.0", "slow")}}
+def test_two_versions_of_triton_both_count(script, prepared):
+    planned = emulated(prepared)[3]
+    both = [script.Judged("data_race", NOW, triton, "missing_wait") for triton in ("3.7.1", "3.6.0")]
+    found = {planned.cell: {(NOW, each.triton): each for each in both}}
     states = script.states(prepared, found)
-    assert states[planned] is script.State.WRONG
-    (line,) = script.wrong(states, found, prepared.declarations)
-    assert line == f"{planned.label}: passed with Triton 3.7.1: ; timeout with Triton 3.6.0: slow"
+    assert states[planned] is script.State.WRONG  # the rule is for 3.7 alone
+    told = "data_race with Triton 3.7.1: missing_wait; data_race with Triton 3.6.0: missing_wait"
+    assert list(script.wrong(states, found, prepared.declarations)) == [f"{planned.label}: {told}"]
+    assert script.states(prepared, {planned.cell: {(NOW, "3.7.1"): both[0]}})[planned] is script.State.EXPECTED
 
 
 def test_a_file_that_is_no_such_table_is_refused(script, tmp_path):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from portkit.run.counters import Kernel
+from portkit.run.counters import BuiltKernel, Kernel
 from portkit.run.counters.ncu_csv import parse
 from portkit.run.counters.ncu_metrics import Metrics
 
@@ -185,6 +185,18 @@ def test_bytes_of_several_passes_are_unknown():
 def test_names_of_most_chips(architecture):
     names = Metrics.of(architecture).names
     assert {"dram__bytes_read.sum", "dram__bytes_write.sum"} <= set(names)
+
+
+def test_without_local_memory_kernels_that_have_none_by_their_binary_move_none():
+    metrics, built = Metrics.of("sm_90", local=False), [BuiltKernel("a", 32, 0, 128, 1, 8, 0)]
+    assert not any("local" in name for name in metrics.names)
+    assert metrics.names == tuple(name for name in Metrics.of("sm_90").names if "local" not in name)
+    assert metrics.count([kernel("a", duration=5)], built)[0].local_bytes == 0
+    for unseen in ([kernel("a", duration=5), kernel("b", duration=5)], [kernel("b", duration=5)]):
+        counted, nulls = metrics.count(unseen, built)
+        assert counted.local_bytes is None
+        assert "--portkit-count-all" in nulls["local_bytes"]
+    assert metrics.count([kernel("a", duration=5)])[0].local_bytes is None
 
 
 def test_names_of_gb20x():

@@ -188,6 +188,14 @@ def test_what_costs_is_told_with_its_first_finding():
     assert text.split("\n")[:2] == ["All 3 kernels are good wherever they have rows (2 only built).", told]
 
 
+def test_an_error_that_is_found_in_good_rows_is_no_good_kernel():
+    far = build(launch(signals={"offsets32": 2}, largest_elements=2**32))
+    text = overview(record(build=far), record(target="mi300x"), width=200)
+    told = "softmax (32-bit offsets that can overflow on h200)"
+    assert text.split("\n")[0] == f"1 of 1 kernel does not carry over: {told}"
+    assert " good " not in text.partition("Kernels by target")[0]
+
+
 def test_on_a_terminal_that_is_too_low_the_verdict_stands_at_the_end_again(monkeypatch):
     def last(height):
         file = io.StringIO()

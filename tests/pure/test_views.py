@@ -207,6 +207,7 @@ def test_what_does_not_carry_over_stands_first(compared):
     assert found["attention"].carry is Carry.NO
     assert (found["softmax"].carry, found["softmax"].gravest) == (Carry.AT_A_COST, Severity.WARNING)
     assert found["softmax backward"].carry is Carry.ALONE
+    assert found["throttled"].carry is Carry.ALONE  # how it was measured is no cost of the kernel's
     assert found["softmax"].evidence == {Evidence.MEASURED: TARGETS}
 
 

@@ -30,9 +30,14 @@ def alike(findings: Iterable[Finding]) -> tuple[Alike, ...]:
     """
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
-        of_kernel = () if finding.rule.startswith(_MEASUREMENT) else (finding.kernel, finding.direction)
+        of_kernel = () if of_measurement(finding) else (finding.kernel, finding.direction)
         groups.setdefault((finding.rule, finding.targets, *of_kernel), []).append(finding)
     return tuple(Alike(group[0], len(group)) for group in groups.values())
+
+
+def of_measurement(finding: Finding) -> bool:
+    """Whether it is about how its rows were measured, and not about the kernel."""
+    return finding.rule.startswith(_MEASUREMENT)
 
 
 def top(groups: Sequence[Alike], most: int | None) -> tuple[tuple[Alike, ...], int]:

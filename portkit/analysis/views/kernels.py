@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from portkit.analysis.findings.rule import Finding, Severity
-from portkit.analysis.findings.summary import Alike, alike
+from portkit.analysis.findings.summary import Alike, alike, of_measurement
 from portkit.analysis.rows import Comparison, ComparisonRow
 from portkit.analysis.views.operations import Operation, operation_of
 from portkit.analysis.views.standing import Standing, standing
@@ -42,7 +42,7 @@ class KernelSummary:
     direction: Direction
     standings: Mapping[str, Standing]  # target → the worst of its cells
     evidence: Mapping[Evidence, tuple[str, ...]]  # evidence → targets that have it
-    findings: tuple[Alike, ...]  # the gravest first
+    findings: tuple[Alike, ...]  # of the kernel, not of how it was measured; the gravest first
     known: Mapping[str, Evidence]  # target → the strongest evidence of what is good there
     nowhere: bool  # no target has anything good, and what is not good is the kernel's own fault
     failures: Mapping[str, Status]  # target on which some cell is bad → status of the first of them
@@ -118,7 +118,8 @@ def kernel_summaries(comparison: Comparison) -> tuple[KernelSummary, ...]:
         rows[operation_of(row).page].append(row)
     found = collections.defaultdict(list)
     for finding in comparison.findings:
-        found[page_of(finding)].append(finding)
+        if not of_measurement(finding):
+            found[page_of(finding)].append(finding)
     made = [_summary(page, group, found[page]) for page, group in rows.items()]
     return tuple(sorted(made, key=_order))
 

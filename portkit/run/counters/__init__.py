@@ -41,6 +41,7 @@ class BuiltKernel:
     threads_per_block: int
     grid: int  # blocks
     blocks_per_unit: int | None  # resident at once, by the rules
+    local_bytes_per_thread: int | None = None  # spills and arrays of a thread
 
 
 @dataclass(frozen=True)

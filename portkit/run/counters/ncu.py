@@ -146,15 +146,16 @@ class Ncu:
     def count(
         self, kernels: Sequence[Kernel], built: Sequence[BuiltKernel] = (), lacking: Mapping[str, str] | None = None
     ) -> tuple[Counted, dict[str, str]]:
-        """One call's figures from its kernels; the table knows all of them itself."""
-        return self.metrics.count(kernels)
+        """One call's figures from its kernels; the table knows all but, where it was not asked for, local memory."""
+        return self.metrics.count(kernels, built)
 
 
-def open_ncu(architecture: str) -> Ncu:
+def open_ncu(architecture: str, *, local: bool = True) -> Ncu:
     """Nsight Compute of this host.
 
     Args:
         architecture: of the device, such as ``sm_90``.
+        local: whether the traffic of local memory is counted, too.
 
     Raises:
         HostError: there is none, it does not run, or it is too old.
@@ -166,7 +167,7 @@ def open_ncu(architecture: str) -> Ncu:
     if parts(version) < OLDEST:
         raise as_error(Trouble(f"ncu {version} is too old", _remedy_old()))
     offered = tuple(option for option in (_FIGURES_ASKED_FOR_ALONE,) if option in _help_of(path))
-    return Ncu(path, version, Metrics.of(architecture), offered)
+    return Ncu(path, version, Metrics.of(architecture, local=local), offered)
 
 
 def find_ncu(environment: Mapping[str, str] | None = None) -> str | None:

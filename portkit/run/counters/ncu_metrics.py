@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from portkit.model import Counted
-from portkit.run.counters import Kernel, short_name
+from portkit.run.counters import BuiltKernel, Kernel, short_name
 
 DURATION: Final = "gpu__time_duration.sum"  # ns
 ACTIVE: Final = "sm__warps_active.avg.pct_of_peak_sustained_active"
@@ -22,6 +22,12 @@ SHARED: Final = ("launch__shared_mem_per_block_static", "launch__shared_mem_per_
 WAVES: Final = "launch__waves_per_multiprocessor"
 CYCLES: Final = "sm__cycles_elapsed.max"
 BUSY: Final = "sm__cycles_active.max"  # of the SM that had work for longest
+NO_LOCAL: Final = (
+    "not counted by default, since it takes the profiler half as long again: with --portkit-count-all,"
+    " and where a measured kernel has local memory"
+)
+"""Why the local traffic is not known of kernels whose binary portkit has not seen."""
+
 PASSES: Final = "profiler__replayer_passes"  # always in the table
 
 LIMITS: Final[Mapping[str, str]] = {
@@ -67,20 +73,21 @@ class Metrics:
     """What is counted on one architecture."""
 
     dram: Dram
+    local: bool = True  # traffic of local memory, too; else it is known of kernels that have none, by their binary
 
     @classmethod
-    def of(cls, architecture: str) -> Metrics:
-        """Those of an architecture such as ``sm_90``."""
-        return cls(DRAM.get(architecture, _PLAIN))
+    def of(cls, architecture: str, *, local: bool = True) -> Metrics:
+        """Those of an architecture such as ``sm_90``, with or without the traffic of local memory."""
+        return cls(DRAM.get(architecture, _PLAIN), local)
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the profiler is asked for; on Hopper it takes one pass."""
         dram = [name for name in (self.dram.read, self.dram.write, *self.dram.instead) if name]
         launch = (THEORETICAL, REGISTERS, *SHARED, WAVES, *LIMITS.values())
-        return (DURATION, ACTIVE, ELAPSED, CYCLES, BUSY, *dram, *LOCAL, *launch)
+        return (DURATION, ACTIVE, ELAPSED, CYCLES, BUSY, *dram, *(LOCAL if self.local else ()), *launch)
 
-    def count(self, kernels: Sequence[Kernel]) -> tuple[Counted, dict[str, str]]:
+    def count(self, kernels: Sequence[Kernel], built: Sequence[BuiltKernel] = ()) -> tuple[Counted, dict[str, str]]:
         """One call's figures from its kernels, and why others are unknown, by the figure's name."""
         reading = _Reading(kernels)
         longest = max(kernels, key=lambda kernel: _number(kernel, DURATION) or 0.0)
@@ -90,7 +97,7 @@ class Metrics:
             duration_ms=None if duration is None else duration / 1e6,
             dram_read_bytes=self._dram(reading, "dram_read_bytes", self.dram.read),
             dram_write_bytes=self._dram(reading, "dram_write_bytes", self.dram.write),
-            local_bytes=_whole(reading.total("local_bytes", *LOCAL)),
+            local_bytes=self._local(reading, {kernel.name for kernel in kernels}, built),
             kernel=short_name(longest.name),
             occupancy_achieved_pct=reading.of(longest, "occupancy_achieved_pct", ACTIVE),
             occupancy_achieved_elapsed_pct=reading.of(longest, "occupancy_achieved_elapsed_pct", ELAPSED),
@@ -102,6 +109,14 @@ class Metrics:
             idle_ms=reading.idle_ms(),
         )
         return counted, reading.nulls
+
+    def _local(self, reading: _Reading, names: set[str], built: Sequence[BuiltKernel]) -> int | None:
+        if self.local:
+            return _whole(reading.total("local_bytes", *LOCAL))
+        if names <= {kernel.name for kernel in built if kernel.local_bytes_per_thread == 0}:
+            return 0
+        reading.unknown("local_bytes", NO_LOCAL)
+        return None
 
     def _dram(self, reading: _Reading, figure: str, metric: str | None) -> int | None:
         if metric is None:

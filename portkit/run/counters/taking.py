@@ -57,9 +57,9 @@ EVERYTHING_OPTION: Final = "--portkit-count-all"
 
 _NOT_ASKED = f"not counted by default, since it takes seconds to load its compiler or library: {EVERYTHING_OPTION}"
 
-_OPEN: Final[Mapping[Platform, Callable[[Target], Profiler]]] = {
-    Platform.CUDA: lambda target: open_ncu(target.architecture.name),
-    Platform.ROCM: open_rocprof,
+_OPEN: Final[Mapping[Platform, Callable[[Target, bool], Profiler]]] = {
+    Platform.CUDA: lambda target, local: open_ncu(target.architecture.name, local=local),
+    Platform.ROCM: lambda target, local: open_rocprof(target),  # which has no such counter
 }
 
 
@@ -87,20 +87,27 @@ class Counting:
     begun: Begun | None = None  # the profiler, whose program waits for its orders
 
 
-def open_profiler(target: Target) -> Profiler:
+def open_profiler(target: Target, *, local: bool = True) -> Profiler:
     """The profiler for a target's devices.
+
+    Args:
+        target: the SKU.
+        local: whether the traffic of local memory is counted where it can be.
 
     Raises:
         HostError: there is none here, or it can't be used.
     """
-    return _OPEN[target.architecture.platform](target)
+    return _OPEN[target.architecture.platform](target, local)
 
 
-def begin_early(targets: Iterable[Target]) -> Begun | None:
-    """Start the profiler while cells are yet measured, of the first target whose profiler lets their device alone."""
+def begin_early(targets: Iterable[Target], *, local: bool = False) -> Begun | None:
+    """Start the profiler while cells are yet measured, of the first target whose profiler lets their device alone.
+
+    Few kernels have local memory. Where one does, or all is to be counted, another is started in its stead.
+    """
     for target in targets:
         with contextlib.suppress(HostError, OSError):
-            if (profiler := open_profiler(target)).early:
+            if (profiler := open_profiler(target, local=local)).early:
                 return Begun(profiler)
     return None
 
@@ -139,7 +146,7 @@ def _of_device(records: Mapping[int, Record], counting: Counting, told: Callable
     first = next(iter(records.values()))
     target, device = counting.targets[first.cell.target], _device_of(first, counting)
     try:
-        profiler = open_profiler(target)
+        profiler = open_profiler(target, local=counting.everything or any(map(_may_spill, records.values())))
     except HostError as error:
         why = f"{error.message}; {error.remedy}"
         nothing = Figures(nulls={FUNCTIONS: why})
@@ -149,6 +156,11 @@ def _of_device(records: Mapping[int, Record], counting: Counting, told: Callable
     place = Place(target, device.index, counting.limits)
     for task, figures in count_tasks(tasks, profiler, place, counting.stop, told, counting.begun):
         yield _counters(records[task.number], profiler.tool, device, figures, counting)
+
+
+def _may_spill(record: Record) -> bool:
+    """Whether a kernel of the cell has local memory, as far as its build is known."""
+    return record.build is None or any(launch.resources.spill_bytes_per_thread for launch in record.build.candidates)
 
 
 def _task(number: int, record: Record, counting: Counting) -> Task:
@@ -170,6 +182,7 @@ def _built(record: Record) -> Iterator[BuiltKernel]:
             needs.threads_per_block,
             math.prod(launch.grid),
             launch.occupancy.blocks_per_unit or None,
+            needs.spill_bytes_per_thread,
         )
 
 

@@ -8,7 +8,7 @@ dispatcher is not seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
+
+from portkit.run.toggle.subjects import told
 
 _LOOKUPS: Final = frozenset({"aten::embedding", "aten::index", "aten::index_select", "aten::gather"})
 _VIEWS: Final = frozenset({"aten::_unsafe_view"})
@@ -27,23 +29,54 @@ _OVERWRITE: Final = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
 _ALLOCATE: Final = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty"})
 
 
+Shape = Sequence[int]
+
+_ATTENTION: Final = tuple(
+    operation
+    for kind in ("efficient_attention", "flash_attention", "flash_attention_for_cpu", "cudnn_attention")
+    if (operation := getattr(torch.ops.aten, f"_scaled_dot_product_{kind}", None)) is not None
+)
+
+
 @dataclass
 class Counts:
     """Of one call."""
 
     operations: int = 0
     moved_bytes: int = 0
-    flops: int = 0
+    flops: int | None = 0
+    why: str = ""  # there are no flops
 
 
 def count(call: Callable[[], object]) -> Counts:
-    """Call a model once and count."""
-    flops, moved = FlopCounterMode(display=False), _Moved()
+    """Call a model once and count, and once more for floating-point operations."""
+    moved = _Moved()
     with torch.no_grad(), moved:
         call()
-    with torch.no_grad(), flops:
+    try:
+        flops, why = _flops(call), ""
+    except Exception as error:  # PyTorch's formulas refuse shapes that its operations take
+        flops, why = None, f"floating-point operations could not be counted: {told(error)}"
+    return Counts(moved.counts.operations, moved.counts.moved_bytes, flops, why)
+
+
+def _flops(call: Callable[[], object]) -> int:
+    counter = FlopCounterMode(display=False, custom_mapping=dict.fromkeys(_ATTENTION, attention_flops))
+    with torch.no_grad(), counter:
         call()
-    return Counts(moved.counts.operations, moved.counts.moved_bytes, flops.get_total_flops())
+    return int(counter.get_total_flops())
+
+
+def attention_flops(query: Shape, key: Shape, value: Shape, *_: object, **__: object) -> int:
+    """Of attention over all keys, whose heads may serve several of the query's; PyTorch's own formula asks for as many.
+
+    Args:
+        query: shape, batch × heads × rows × dim.
+        key: shape, batch × heads of keys × columns × dim.
+        value: shape, batch × heads of keys × columns × dim of values.
+    """
+    batch, heads, rows, dim = query
+    return 2 * batch * heads * rows * key[2] * (dim + value[3])
 
 
 class _Moved(TorchDispatchMode):

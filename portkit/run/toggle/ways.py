@@ -136,10 +136,13 @@ class Experiment:
     def _counts(self, model: Model, arguments: Arguments) -> Counts | None:
         self.stage("counting operations and bytes of the eager model")
         try:
-            return count(lambda: arguments.call(model))
+            found = count(lambda: arguments.call(model))
         except Exception as error:  # some operations refuse a dispatch mode
             self.nulls["counts"] = f"operations could not be counted: {told(error)}"
             return None
+        if found.why:
+            self.nulls["flops"] = found.why
+        return found
 
     def _breaks(self, model: Model, arguments: Arguments) -> tuple[Break, ...] | None:
         if not self.request.modes:
