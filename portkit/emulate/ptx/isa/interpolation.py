@@ -56,7 +56,7 @@ class Interpolated:
     @staticmethod
     def sums(table: Array, given: Arguments) -> Array:
         """What the quadratics give, cut off."""
-        constant, linear, square = (table[given.segment, column] for column in range(3))
+        constant, linear, square = (column.take(given.segment) for column in table.T)
         return np.floor(constant + given.rest * (linear + given.rest * square))
 
     def of(self, table: Array, x: Array) -> Array:
@@ -72,7 +72,8 @@ class Interpolated:
 
     def _interpolate(self, table: Array, x: Array) -> Array:
         given = self.arguments(x)
-        return np.ldexp(self.sums(table, given), given.power).astype(np.float32)
+        unit = ((np.asarray(given.power, np.int64) + 1023) << 52).view(np.float64)  # what np.ldexp takes longer for
+        return (self.sums(table, given) * unit).astype(np.float32)
 
 
 def _split(fraction: Integers, bits: int, power: Integers, high: Array | int = 0) -> Arguments:
