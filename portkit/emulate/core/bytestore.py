@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from typing import TypeAlias
 
 import numpy as np
@@ -10,6 +11,14 @@ from numpy.typing import NDArray
 Bytes: TypeAlias = NDArray[np.uint8]
 Words: TypeAlias = NDArray[np.uint32]
 Offsets: TypeAlias = NDArray[np.int64]
+
+
+def untouched_zeros(size: int) -> Bytes:
+    """Zeros of which few are touched, as in an arena with gaps: NumPy's would take huge pages, each zeroed whole."""
+    pages = mmap.mmap(-1, max(1, size))
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, np.uint8)[:size]
 
 
 def low_bits(at: Offsets) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from portkit.emulate.core.bytestore import Bytes, Offsets
+from portkit.emulate.core.bytestore import Bytes, Offsets, untouched_zeros
 from portkit.emulate.core.written import Flags, FollowedStore, WrittenBytes
 
 BASE = 0x7E00_0000_0000
@@ -23,6 +23,10 @@ GUARD = 1 << 20
 
 ALIGNMENT = 256
 """Of an allocation, as device allocators give at least."""
+
+
+_SPARSE = 4
+"""An arena is mostly gaps where it has more than so many bytes for each that is used."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,11 @@ def lay_out(contents: list[Contents]) -> tuple[list[Allocation], int]:
     return placed, -(-(offset + GUARD) // 16) * 16
 
 
+def _zeros(size: int, used: int) -> Bytes:
+    """Of an arena, of which some bytes are used."""
+    return untouched_zeros(size) if _SPARSE * used < size else np.zeros(size, np.uint8)
+
+
 class Memory(FollowedStore):
     """Allocations in one arena.
 
@@ -75,7 +84,7 @@ class Memory(FollowedStore):
 
     def __init__(self, contents: list[Contents]) -> None:
         self.allocations, size = lay_out(contents)
-        super().__init__(np.zeros(size, np.uint8))
+        super().__init__(_zeros(size, sum(item.data.size for item in contents)))
         self._starts = np.array([item.start for item in self.allocations], np.int64)
         self._ends = np.array([item.end for item in self.allocations], np.int64)
         self._fill(contents)
