@@ -166,7 +166,7 @@ def test_those_beside_which_most_modes_of_the_compiler_were_timed_count(goals, t
 
 
 def tiers_of(commands):
-    return [command[command.index("--portkit-tier") + 1] for command in commands if "pytest" in command]
+    return [command[command.index("--portkit-tier") + 1] for command in commands]
 
 
 def test_a_run_that_is_not_whole_goes_on(goals, tmp_path, monkeypatch):
@@ -178,18 +178,17 @@ def test_a_run_that_is_not_whole_goes_on(goals, tmp_path, monkeypatch):
     assert commands[0][-1] == "-x"
     begun.finish("complete")
     assert goals.run(tmp_path, False, "rope", []) == [begun.path]
-    assert commands[1][1].endswith("compile_ahead.py")
-    assert tiers_of(commands[2:]) == ["full", "quick"]
+    assert tiers_of(commands[1:]) == ["full", "quick", "full"]
     assert all("--portkit-resume" not in command for command in commands[1:])
 
 
-def test_what_is_compared_with_others_alone_has_no_search(goals):
-    needed = {goal.case for goal in goals.GOALS for each in goal.conditions if "compile" in each.words}
-    assert needed.isdisjoint(goals.OTHERS_ALONE)
-    (_, full, first), (_, quick, second) = goals._runs(False, "rope")
-    assert (full, quick) == ("full", "quick")
-    assert first[1] == f"not ({' or '.join(goals.OTHERS_ALONE)}) and (rope)"
-    assert second[1] == f"({' or '.join(goals.OTHERS_ALONE)}) and (rope)"
+def test_each_line_has_a_run_and_backward_two(goals):
+    (first, second, third) = [cells[1] for _, _, cells in goals._runs(False, "rope")]
+    later = f"({' or '.join(goals.LATER)})"
+    assert first == f"(not backward and not {later}) and (rope)"
+    assert second == f"(backward or {later}) and (rope)"
+    assert third == f"(backward and not {later}) and (rope)"
+    assert list(goals._runs(True, "")) == [("quick", "quick", ())]
 
 
 def test_a_run_that_wrote_no_report_says_so(goals, tmp_path, monkeypatch):
