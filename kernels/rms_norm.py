@@ -26,9 +26,7 @@ not counted:
              two sums and an addition: (24 N + 9 rows + 2 hidden) s.
     flops    per element: × r, × w, × n, sum, × mean, subtract, × r, dy n, sum = 9.
 
-Measured on an H200, bfloat16, 16384 × 4096 (torch 2.11, Triton 3.6; least bytes over time, as a
-share of the copy bandwidth of the same run): forward 96 to 99 %, as Liger-Kernel; torch.compile 97
-%. Backward 93 %, torch.compile 81 %, Liger-Kernel 41 %; the second launch costs 3 %.
+Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``.
 
 Sources:
     1. B. Zhang, R. Sennrich, "Root Mean Square Layer Normalization", NeurIPS 2019,
