@@ -30,7 +30,7 @@ for the conversion's own bytes where s = w):
 
 Speed on an H200 beside the goal of 95 % of the copy bandwidth: the table of ``scripts/suite_goals.py`` in
 ``reports/``. It is missed, and not for want of cache: ``resident32`` reads hardly more than the logits
-from memory (``pytest --benchmark --portkit-counters on``; ``w16`` a third more), but a unit reads, computes
+from memory (counters of ``pytest --benchmark``; ``w16`` a third more), but a unit reads, computes
 and writes by turns. Tried, each right and slower: parts of a row in the registers of 4 to 16 programs,
 which tell one another their sums by way of memory, the next two rows on their way to shared memory: no
 byte is read twice, but the programs wait for one another. Liger-Kernel waits for the number of targets
