@@ -54,11 +54,13 @@ class Measured:
     Args:
         records: measured and passed, of any variant; the fastest counts.
         copy_gbs: copy bandwidth of their device in the same run; None where it is unknown.
+        added_us: what events add there to the time of a kernel; None where it is unknown.
     """
 
-    def __init__(self, records: Sequence[Record], copy_gbs: float | None) -> None:
+    def __init__(self, records: Sequence[Record], copy_gbs: float | None, added_us: float | None = None) -> None:
         self.record = min(records, key=lambda each: each.timing.fused.events.median_ms)
         self.copy_gbs = copy_gbs
+        self.added_us = added_us
         self.ms = {"fused": self.record.timing.fused.events.median_ms}
         self.ms |= {name: timed.events.median_ms for name, timed in self.record.timing.baselines.items()}
 
@@ -67,6 +69,13 @@ class Measured:
         if self.copy_gbs is None or self.record.work is None or function not in self.ms:
             return None
         return self.record.work.fused_bytes / self.ms[function] / 1e6 / self.copy_gbs
+
+    def share_left(self) -> float | None:
+        """The share of a kernel that moves the fewest bytes at the copy bandwidth, by what events add to its time."""
+        if self.copy_gbs is None or self.added_us is None or self.record.work is None:
+            return None
+        copied_us = self.record.work.fused_bytes / self.copy_gbs / 1e3
+        return copied_us / (copied_us + self.added_us)
 
     def tflops(self, function: str = "fused") -> float | None:
         """Operations over time."""
@@ -183,6 +192,7 @@ def no_gain(name: str, most: float) -> Condition:
 
 
 OTHERS = (*COMPILED, "liger")
+LEAST_SHARE = 0.65  # that a goal asks for
 REST = (share(0.92), ahead(*OTHERS))  # of every memory-bound case that has no figure of its own
 PRODUCT: Shape = (8192, 14336, 4096)
 SPREAD, MET, ONE = ((16384, 2048, 4096, rows) for rows in (2048, 16, 1))  # tokens that meet: 8, 1024, all
@@ -226,21 +236,23 @@ GOALS = (
 
 def measured(reports: Sequence[Report]) -> Suite:
     """All that was measured and passed on an H200, by case, direction and shape."""
-    found: dict[tuple[str, Direction, Shape], list[tuple[Record, float | None]]] = {}
+    found: dict[tuple[str, Direction, Shape], list[tuple[Record, DeviceProbe | None]]] = {}
     for report in reports:
-        copies = {probe.device_id: probe.copy_gbs for probe in report.probes}
+        probes = {probe.device_id: probe for probe in report.probes}
         for record in report.records:
             if _counts(record):
                 place = (record.cell.case, record.cell.direction, tuple(record.cell.shape))
-                found.setdefault(place, []).append((record, copies.get(record.device_id or "")))
+                found.setdefault(place, []).append((record, probes.get(record.device_id or "")))
     return {place: _best_known(rows) for place, rows in found.items()}
 
 
-def _best_known(rows: Sequence[tuple[Record, float | None]]) -> Measured:
+def _best_known(rows: Sequence[tuple[Record, DeviceProbe | None]]) -> Measured:
     """Those beside which most modes of torch.compile were timed."""
     most = max(_modes(record) for record, _ in rows)
-    kept = [(record, copy_gbs) for record, copy_gbs in rows if _modes(record) == most]
-    return Measured([record for record, _ in kept], kept[0][1])
+    kept = [(record, probe) for record, probe in rows if _modes(record) == most]
+    probe = kept[0][1]
+    known = (probe.copy_gbs, probe.event_overhead_us) if probe else (None, None)
+    return Measured([record for record, _ in kept], *known)
 
 
 def _modes(record: Record) -> int:
@@ -284,7 +296,13 @@ def _judged(goal: Goal, found: Measured, suite: Suite) -> tuple[Verdict, str]:
     worst = max(verdicts, key=list(Verdict).index)
     short = [c for c, each in zip(goal.conditions, verdicts, strict=True) if each is not Verdict.MET]
     notes = f": {', '.join(each.with_attained(found, suite) for each in short)}" if short else ""
-    return worst, f"{worst}{notes}"
+    return worst, f"{worst}{notes}{_by_the_clock(found) if short and goal.rate == 'share' else ''}"
+
+
+def _by_the_clock(found: Measured) -> str:
+    """What events leave of the copy bandwidth, where that is less than any goal asks for."""
+    left = found.share_left()
+    return "" if left is None or left >= LEAST_SHARE else f"; the {found.added_us:.1f} µs of events leave {left:.0%}"
 
 
 def _times(found: Measured, rate: str) -> tuple[str, ...]:

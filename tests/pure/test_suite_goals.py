@@ -46,11 +46,15 @@ def row(case, shape, *, fused, gigabytes=4.0, direction=Direction.FORWARD, varia
     return {**axes, "timing": timing, "work": work, "device": "d" * 16}
 
 
-def report(folder, *rows, copy_gbs=COPY_GBS):
+def report(folder, *rows, copy_gbs=COPY_GBS, added_us=None):
     header = factories.header()
     journal = Journal.create(folder, header)
     nulls = {} if copy_gbs else {"copy_gbs": "the device is busy"}
-    journal.add(DeviceProbe(header.run_id, "d" * 16, "h200", header.started, copy_gbs=copy_gbs, nulls=nulls))
+    journal.add(
+        DeviceProbe(
+            header.run_id, "d" * 16, "h200", header.started, copy_gbs=copy_gbs, event_overhead_us=added_us, nulls=nulls
+        )
+    )
     for each in rows:
         journal.append(factories.record(Evidence.MEASURED, run=header, **each))
     journal.finish("complete")
@@ -163,6 +167,15 @@ def test_those_beside_which_most_modes_of_the_compiler_were_timed_count(goals, t
     full = report(tmp_path / "full", row("rms_norm", (16384, 4096), fused=1.02, compile=1.2, compile_max_autotune=1.01))
     assert verdicts(goals, quick)["rms_norm, 16384×4096"] == "met"
     assert verdicts(goals, quick, full)["rms_norm, 16384×4096"] == "missed: ≥ 1.00× compile or liger (0.990)"
+
+
+def test_what_events_add_is_told_where_it_takes_most_of_the_time(goals, tmp_path):
+    small = row("fused_moe_gate", (16384, 128, 8), fused=0.008, gigabytes=0.004, compile=0.05)  # 1 µs of copying
+    large = row("softmax", (8192, 32768), fused=1.25, compile=2.0)
+    found = verdicts(goals, report(tmp_path, small, large, added_us=4.0))
+    told = "missed: ≥ 92% of copy (12.5%); the 4.0 µs of events leave 20%"
+    assert found["fused_moe_gate, 16384×128×8"] == told
+    assert found["softmax, 8192×32768"] == "missed: ≥ 92% of copy (80.0%)"
 
 
 def tiers_of(commands):
