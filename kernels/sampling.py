@@ -7,16 +7,15 @@ For a row of logits x and a number u in [0, 1):
     the draw is the first token, in the vocabulary's order, at which the running sum of p over P
     passes u times its total
 
-So the result depends on values alone and not on how a sort breaks ties. No sort: a logit's bits,
-put into the order of unsigned integers, are searched for both thresholds, two bits a step: of
-three borders, how many logits (or how much mass) lie at or above each; 16-bit logits have 16 to
-19 bits that differ. One program a row, in one of two ways:
-    few     a single walk, in which every lane keeps the three largest of what it sees, with their
-            chunks. Where no lane's third is among the ``top_k``, all of them are in the first two,
-            which the searches and the draw then take from registers. With k = 50 and 4096 lanes
-            one row in a thousand has three in a lane.
-    walked  otherwise, and without ``top_k``: each step of a search walks over the row, which is in
-            cache after the first.
+So the result depends on values alone and not on how a sort breaks ties. No sort: a logit's bits, put into the order of
+unsigned integers, are searched for a threshold, two bits a step, 16-bit logits in 16 to 20 bits. Two ways:
+    few     for ``top_k`` of up to 128 in a vocabulary of many more. A first launch, over all units, finds the
+            largest of each group of logits. The ``top_k``-th of these is at most the ``top_k``-th logit, so a
+            second launch, of one program a row, looks into the groups that reach it alone: into slots, as many
+            as ties leave of twice ``top_k``, come first their names, then the logits at or above that border. Each of
+            these is compared with each: how many are larger, and what mass they have, say both sets at once.
+    walked  otherwise, and where the slots are too few: each step of a search walks over the row, which is in
+            cache after the first: of three borders, how many logits (or how much mass) lie at or above each.
 
 Work of one call, N = rows × vocabulary, s = bytes per element:
     fused    logits and uniform numbers read, tokens written: N s + 8 rows.
@@ -28,10 +27,9 @@ Work of one call, N = rows × vocabulary, s = bytes per element:
              implementation's.
 
 Speed on an H200 beside the goal of 92 % of the copy bandwidth: the table of ``scripts/suite_goals.py`` in
-``reports/``. It is missed by far: 64 rows use 64 of 132 units, and a row takes some fifty sums over all
-lanes, one after another, in which no memory is read. Rows cut into parts of 4096 to 16384 logits, one
-a program, whose k largest a second launch searches, took 45 to 117 µs where this takes 58: each
-part has as many sums one after another.
+``reports/``. 64 rows miss it: what events add to a kernel's time is as much as their bytes take. The rest is the second
+launch, one program a row on 64 of 132 units: some thirty sums over all lanes, one after another. The first reads at
+the copy bandwidth.
 
 Sources:
     1. A. Holtzman et al., "The Curious Case of Neural Text Degeneration", ICLR 2020: top-p.
@@ -48,7 +46,7 @@ from arguments import check_axes, check_beside, check_contiguous, check_shape, c
 from portkit import Discrete, KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
-ELEMENTS_PER_WARP = 512  # of a row taken at once: 16 a thread on 32 lanes and 8 on 64
+ELEMENTS_PER_WARP = 512  # of a row walked over at once: 16 a thread on 32 lanes and 8 on 64
 BLOCK = tl.constexpr(32)  # groups of a block
 MOST_PICKS = 128  # of the first way
 MOST_GROUPS = 4096

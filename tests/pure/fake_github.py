@@ -52,7 +52,7 @@ def fake_github(header: str = "Authorization", prefix: str = "Bearer ") -> Itera
             body = json.loads(self.rfile.read(length)) if length else None
             allowed = self.headers[header] == f"{prefix}{TOKEN}"
             status, answer = fake.answer(self.command, self.path, body) if allowed else (401, {})
-            content = json.dumps(answer).encode()
+            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
