@@ -84,6 +84,7 @@ def test_deletions_in_a_pipeline_of_copies_and_products_are_found():
     assert count >= 15
     assert len(left) <= 4
     assert set(left) <= REDUNDANT
+    assert not OPTIONS.fenced_copies or "fence.proxy" not in left
 
 
 @pytest.mark.slow

@@ -95,6 +95,19 @@ def test_wide_exponents_leave_float32_in_between(kind):
     assert_sums(kind, Model(8, 25), 60, addend_spread=100)
 
 
+@pytest.mark.parametrize("width", [1, 3, 64, 1024])
+def test_parts_of_factors_are_multiplied_as_if_alone(width):
+    rng, form, model = np.random.default_rng(width), FORMATS["bf16"], Model(8, 24)
+    a, b = (codes(rng, "bf16", (16, rows, 2 * width), 3) for rows in (4, 8))
+    c = rng.standard_normal((4, 8, 3 * width)).astype(np.float32)
+    parts = (0, 1, 1), (1, 1, 0)
+    found = multiply(form.terms(a), form.terms(b), c, model, parts)
+    for number, (i, j) in enumerate(zip(*parts, strict=True)):
+        left, right = (form.terms(x[..., width * y : width * (y + 1)]) for x, y in ((a, i), (b, j)))
+        place = slice(width * number, width * (number + 1))
+        assert np.array_equal(found[..., place], multiply(left, right, c[..., place], model))
+
+
 def test_subnormal_factors_have_the_smallest_exponent():
     for kind in FLOATS[:1] + FLOATS[3:]:
         assert_sums(kind, Model(16, 25), SMALLEST[kind] * -1 + 3, seed=4)
