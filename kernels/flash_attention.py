@@ -22,9 +22,10 @@ queries by 4 warps leave room for two programs a unit, one of which multiplies w
 queries that come by a descriptor stay in shared memory, which the products read, and leave the registers free.
 Triton 3.6's builds with ``warp_specialize`` left NaN in some heads, and gave wrong results where a mask counts
 rows, so that nothing here asks for it.
-On sm_90 the launch of dK and dV spills 24 to 392 bytes a thread (Triton 3.7.1, heads of 128) and is still the
-fastest tried: blocks that do not spill took 1.1 to 2.5 times as long. What a program holds by descriptors, masked
-steps without a pipeline, or no last loop where rows fill their blocks, do not end it.
+On sm_90 the forward launch spills nothing; that of dK and dV spills up to 336 bytes a thread (``best``, heads of 128,
+causal, Triton 3.6), as the compiled rows of ``suite.yaml`` tell. Steps of 16 queries spill nothing, with products
+a quarter as wide. What a program holds by descriptors, masked steps without a pipeline, or no
+last loop where rows fill their blocks, do not end it.
 
 P and dS are rounded to the inputs' dtype before they enter a product, as the unfused chain
 rounds them. Products of float32 are not allowed tf32: ``ieee``.

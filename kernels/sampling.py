@@ -29,7 +29,8 @@ Work of one call, N = rows × vocabulary, s = bytes per element:
 Speed on an H200 beside the goal of 92 % of the copy bandwidth: the table of ``scripts/suite_goals.py`` in
 ``reports/``. 64 rows miss it: what events add to a kernel's time is as much as their bytes take. The rest is the second
 launch, one program a row on 64 of 132 units: some thirty sums over all lanes, one after another. The first reads at
-the copy bandwidth.
+the copy bandwidth. torch.compile has no time beside it: PyTorch 2.11's Inductor raises ("list indices must be
+integers …") where it writes the last running sum, split over programs, of what a value of its whole row masks.
 
 Sources:
     1. A. Holtzman et al., "The Curious Case of Neural Text Degeneration", ICLR 2020: top-p.
