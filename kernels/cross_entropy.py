@@ -29,12 +29,12 @@ for the conversion's own bytes where s = w):
              as one; with smoothing sum of x and - a / V, too.
 
 Speed on an H200 beside the goal of 95 % of the copy bandwidth: the table of ``scripts/suite_goals.py`` in
-``reports/``. It is missed, and not for want of cache: ``resident32`` reads hardly more than the logits
-from memory (counters of ``pytest --benchmark``; ``w16`` a third more), but a unit reads, computes
-and writes by turns. Tried, each right and slower: parts of a row in the registers of 4 to 16 programs,
-which tell one another their sums by way of memory, the next two rows on their way to shared memory: no
-byte is read twice, but the programs wait for one another. Liger-Kernel waits for the number of targets
-before it launches, so that its time on events holds its host's.
+``reports/``. It is missed: ``w16`` reads a third more than the logits from memory (counters of
+``pytest --benchmark``), and ``resident32``, which reads hardly more, is no faster, since a unit then reads,
+computes and writes by turns. Tried, each right and slower: parts of a row in the registers of 4 to 16
+programs, which tell one another their sums by way of memory, the next two rows on their way to shared
+memory: no byte is read twice, but the programs wait for one another. Liger-Kernel waits for the number of
+targets before it launches, so that its time on events holds its host's.
 
 Sources:
     1. Liger-Kernel, https://github.com/linkedin/Liger-Kernel, ``ops/cross_entropy.py``:
