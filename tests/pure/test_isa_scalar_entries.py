@@ -11,7 +11,7 @@ pytest.importorskip("numpy", reason="the emulator needs NumPy")
 import numpy as np
 from assembly import computed, everywhere, names_of
 from float_references import extreme, fractional, fused, product, rounded, to_integer
-from formats import F32, signed
+from formats import F16, F32, signed
 
 from portkit.emulate.amdgcn.isa import scalar
 
@@ -314,9 +314,12 @@ ALONE = {
     "s_trunc_f32": rounded(F32, math.trunc),
     "s_cvt_f32_i32": lambda a: F32.bits(float(signed(a, 32))),
     "s_cvt_f32_u32": lambda a: F32.bits(float(a)),
+    "s_cvt_f32_f16": lambda a: F32.bits(F16.value(a & 0xFFFF)),
     "s_cvt_i32_f32": to_integer(F32, -(2**31), 2**31 - 1),
     "s_cvt_u32_f32": to_integer(F32, 0, 2**32 - 1),
 }
+HALVES = (0x8000, 0x0001, 0x83FF, 0x3C00, 0x7BFF, 0x7C00, 0xFC00, 0x7E01, 0xABCD3555)
+"""Numbers of 16 bits, the last with bits above them: zeros, denormals, 1, the largest, infinities, NaN, a third."""
 
 
 def check_floats(architecture, lines, rows, meaning, floats=True):
@@ -333,7 +336,7 @@ def test_floats(architecture, name):
 
 @pytest.mark.parametrize(("architecture", "name"), everywhere(ALONE))
 def test_floats_alone(architecture, name):
-    rows = [(x,) for x in (*FLOATS, *WORDS)]
+    rows = [(x,) for x in (*FLOATS, *WORDS, *HALVES)]
     check_floats(architecture, [f"{name} s14, s8"], rows, ALONE[name], "cvt_i" not in name and "cvt_u" not in name)
 
 

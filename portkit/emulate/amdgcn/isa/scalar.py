@@ -400,6 +400,7 @@ _FLOAT: dict[str, tuple[str, Any]] = {
     "trunc_f32": ("F32 = F32", np.trunc),
     "cvt_f32_i32": ("F32 = I32", lambda x: np.asarray(x).astype(np.float32)),
     "cvt_f32_u32": ("F32 = U32", lambda x: np.asarray(x).astype(np.float32)),
+    "cvt_f32_f16": ("F32 = F16", lambda x: np.asarray(x).astype(np.float32)),
     "cvt_i32_f32": ("U32 = F32", floats.to_integer(-(2**31), 2**31 - 1)),
     "cvt_u32_f32": ("U32 = F32", floats.to_integer(0, 2**32 - 1)),
 }
