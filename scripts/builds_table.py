@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
+from told import told
 
 from portkit.model import Evidence, Launch, Platform, Record, Status
 from portkit.run.binaries.amdgcn_text import DOT, MFMA, WAVES, WMMA, allocated_registers
@@ -165,4 +166,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

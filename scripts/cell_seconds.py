@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tabulate import tabulate
+from told import told
 
 from portkit.model import Evidence, Record, Stage
 from portkit.plan.baselines import COMPILE, MAX_AUTOTUNE
@@ -100,4 +101,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

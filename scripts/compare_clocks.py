@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tabulate import tabulate
+from told import told
 
 from portkit.model import Counters, Record, Timed
 from portkit.store.journal import Report, read_report
@@ -160,4 +161,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 from tabulate import tabulate
+from told import told
 
 from portkit.model import Evidence, Launch, Record
 from portkit.store.journal import read_blob, read_report
@@ -124,4 +125,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tabulate import tabulate
+from told import told
 
 from portkit.model import Evidence, Record, Timed
 from portkit.store.journal import read_report
@@ -93,4 +94,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

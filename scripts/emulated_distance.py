@@ -25,6 +25,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ import numpy as np
 from bounded import until
 from ruamel.yaml import YAML
 from tabulate import tabulate
+from told import seconds, told
 
 from portkit.analysis.distance import FINGERPRINT, ordinal, value
 from portkit.model import DTYPE_BYTES, Cell, Evidence, Record
@@ -183,7 +185,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT")
     parser.add_argument("--target", default="h200", help="(%(default)s)")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run the cells; where the report goes")
-    parser.add_argument("--seconds", type=float, help="how long the run takes at most (no limit)")
+    parser.add_argument("--seconds", type=seconds, help="how long the run takes at most (no limit)")
     chosen = parser.parse_args(arguments[:at])
     if chosen.run:
         run(chosen.run, chosen.target, chosen.seconds, arguments[at + 1 :])
@@ -198,4 +200,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(told(partial(main, sys.argv[1:])))

@@ -24,13 +24,15 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 
 from bounded import until
 from packaging.specifiers import SpecifierSet
 from tabulate import tabulate
+from told import seconds, told
 
-from portkit.errors import PortkitError, ReportError
+from portkit.errors import ReportError
 from portkit.model import CaseDeclaration, Cell, Direction, Evidence, Matrix, PlannedCell, Record, Status
 from portkit.plan.expand import Emulate, Selection
 from portkit.plan.matrix_format import parse_shape
@@ -241,6 +243,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run what is left if asked to, and tell where the tier stands."""
     own, options = _split(arguments)
     chosen = _parser().parse_args(own)
+    read(chosen.files)  # whether they can be, before the plan takes its time
     selection = Selection(tuple(chosen.target.split(",")))
     prepared = prepare(chosen.matrix, tier=chosen.tier, selection=selection, emulate=Emulate.ALL)
     if chosen.run:
@@ -262,7 +265,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tier", default="full", help="(%(default)s)")
     parser.add_argument("--target", default=TARGETS, help="names, with commas between (%(default)s)")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run what is left; where the reports go")
-    parser.add_argument("--seconds", type=float, help="how long at most (no limit)")
+    parser.add_argument("--seconds", type=seconds, help="how long at most (no limit)")
     parser.add_argument("--check", action="store_true", help="exit code 1 also where a cell is not judged")
     parser.add_argument("-o", "--output", type=Path, help="a CSV file for the verdicts")
     return parser
@@ -275,7 +278,4 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except PortkitError as problem:
-        sys.exit(str(problem))
+    sys.exit(told(partial(main, sys.argv[1:])))

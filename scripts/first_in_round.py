@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tabulate import tabulate
+from told import told
 
 from portkit.run.timing.order import orders
 from portkit.run.timing.samples import Samples
@@ -109,4 +110,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

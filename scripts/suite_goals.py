@@ -26,10 +26,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from bounded import until
 from tabulate import tabulate
+from told import told
 
 from portkit.model import DeviceProbe, Direction, Evidence, Record, Status
 from portkit.store.journal import Report, read_report
@@ -435,4 +437,4 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(told(partial(main, sys.argv[1:])))

@@ -66,8 +66,13 @@ def check_kernel_files(matrix: Matrix) -> None:
             raise MatrixError(
                 f"unknown kernel {kernel.source.name!r}: no file {display_name(path)}",
                 place=f"{kernel.place}: kernels.{kernel.source.name}",
-                remedy=nearest(path.stem, [found.stem for found in path.parent.glob("*.py")]),
+                remedy=_remedy_of_file(path),
             )
+
+
+def _remedy_of_file(path: Path) -> str:
+    near = [found.stem for found in path.parent.glob("*.py")]
+    return nearest(path.stem, near) if near else "write that file, as `portkit new` does, or say where it is: `path:`"
 
 
 def _is_file(path: Path) -> bool:

@@ -554,6 +554,7 @@ _REMEDIES_OF_READING = {
     errno.EACCES: "ask for the right to read it",
     errno.EPERM: "ask for the right to read it",
     errno.ENOENT: "check the path, or make a report first: `pytest --benchmark`",
+    errno.EISDIR: "name the *.jsonl reports in it",
 }
 
 

@@ -145,7 +145,9 @@ def test_file_that_is_no_archive(tmp_path, capsys, content):
 
 def test_folder_instead_of_a_file(tmp_path, capsys):
     assert main(["emulate", "--check-vectors", str(tmp_path)]) == 2
-    assert "can't be read" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "can't be read" in told
+    assert "remedy: name a readable file" in told
     with pytest.raises(VectorsError, match="can't be written"):
         write(tmp_path, recording(("v_add_f32",)))
 

@@ -257,3 +257,11 @@ def test_an_unknown_kernel_is_named_with_its_line_and_the_nearest(tmp_path):
         check_kernel_files(read_matrix(path))
     assert caught.value.place.endswith("matrix.yaml:3: kernels.sotmax")
     assert caught.value.remedy == "did you mean softmax?"
+
+
+def test_where_there_is_no_kernel_file_the_remedy_says_how_to_have_one(tmp_path):
+    path = tmp_path / "matrix.yaml"
+    path.write_text("kernels: {a: {}}\ntargets: [h200]\n")
+    with pytest.raises(MatrixError, match="unknown kernel 'a': no file") as caught:
+        check_kernel_files(read_matrix(path))
+    assert "`portkit new`" in caught.value.remedy

@@ -124,7 +124,7 @@ def _members(path: Path) -> dict[str, bytes]:
     except FileNotFoundError:
         raise VectorsError("no such file", place=str(path), remedy=_REMEDY) from None
     except OSError as error:
-        raise VectorsError(f"can't be read: {error.strerror}", place=str(path)) from None
+        raise VectorsError(f"can't be read: {error.strerror}", place=str(path), remedy="name a readable file") from None
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
         raise VectorsError(f"is no recording, or a damaged one: {error}", place=str(path), remedy=_REMEDY) from None
 

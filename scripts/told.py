@@ -1,0 +1,40 @@
+"""What is wrong with a script's input is told in one sentence: no traceback, and exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable
+
+from portkit.errors import PortkitError
+
+WRONG_INPUT = 2
+
+
+def told(main: Callable[[], int]) -> int:
+    """Exit code of a script's main function; 2 where it was given what can't be read or written."""
+    try:
+        return main()
+    except PortkitError as error:
+        print(f"error: {error.render()}", file=sys.stderr)
+    except OSError as error:
+        if error.filename is None:  # of none of the files that were named
+            raise
+        print(f"error: {error.filename}: {error.strerror}\n  remedy: check the path", file=sys.stderr)
+    return WRONG_INPUT
+
+
+def seconds(text: str) -> float:
+    """A limit of time, as ``argparse`` takes a type.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is no finite number above 0.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0; write one, as 60")
+    return value
