@@ -34,7 +34,9 @@ def test_every_probe_assembles(architecture, capfd):
     refused = refusals(architecture, capfd) - HALVES
     if architecture == "gfx1100":
         assert "s_add_f32" in refused
-        refused = {name for name in refused if not (name.startswith("s_") and name.endswith(("f32", "_i32", "_u32", "_f16")))}
+        refused = {
+            name for name in refused if not (name.startswith("s_") and name.endswith(("f32", "_i32", "_u32", "_f16")))
+        }
     assert not refused
 
 
