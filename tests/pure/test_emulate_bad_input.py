@@ -50,6 +50,25 @@ def test_the_good_text_runs():
         ),
         (lambda text: text.replace("free_vgpr 256", "free_vgpr many"), "unsupported", "many is not a number"),
         (lambda text: text.replace("    .name:           k", "    what"), "launch_error", "what"),
+        (lambda text: text.replace(".size:           8", ".size:           %", 1), "launch_error", "can't be read"),
+        (lambda text: text.replace(".size:           8", ".size:           0", 1), "launch_error", "has 0 bytes at 0"),
+        (
+            lambda text: text.replace(".group_segment_fixed_size: ", ".group_segment_fixed_size: x"),
+            "launch_error",
+            "can't be read",
+        ),
+        (lambda text: text.replace(".wavefront_size: ", ".wavefront_size: 0 #"), "launch_error", "no size above 0"),
+        (
+            lambda text: text.replace("v_mov_b32_e32 v10, v1", "s_waitcnt lgkmcnt(x)"),
+            "unsupported",
+            "lgkmcnt",
+        ),
+        (
+            lambda text: text.replace("v_mov_b32_e32 v10, v1", "ds_read_b32 v10, v1 offset:%16"),
+            "unsupported",
+            "ds_read_b32 v10, v1 offset:%16",
+        ),
+        (lambda text: text.replace("v_mov_b32_e32 v10, v1", ".p2align"), "unsupported", "`.p2align`: can't be read"),
     ],
 )
 def test_damaged_texts(damage, status, cause):

@@ -21,7 +21,7 @@ from portkit.emulate.amdgcn.operands import TTMP, Type
 from portkit.emulate.amdgcn.parse import parse
 from portkit.emulate.amdgcn.program import Argument, Program
 from portkit.emulate.core.bytestore import Bytes
-from portkit.emulate.core.findings import Unloadable, Unsupported
+from portkit.emulate.core.findings import Unloadable, Unsupported, readable
 from portkit.emulate.core.launch import (
     Buffers,
     Descriptor,
@@ -44,15 +44,18 @@ _CONSTANTS, _ARGUMENTS, _HOST = "constants", "kernel arguments", "calls to the h
 @functools.lru_cache(maxsize=64)
 def load(text: str) -> Code:
     """The code of an assembly text; kept, since a kernel is launched often."""
-    program = parse(text)
-    _check_modes(program)
-    return build(program)
+    with readable():
+        program = parse(text)
+        _check_modes(program)
+        return build(program)
 
 
 @functools.lru_cache(maxsize=64)
 def judged(text: str) -> Judged:
     """What is wrong with the code of a text whatever the data; kept as the code is."""
-    return judge(load(text))
+    code = load(text)
+    with readable():
+        return judge(code)
 
 
 def _check_modes(program: Program) -> None:
@@ -81,6 +84,8 @@ def pack_arguments(program: Program, values: Sequence[Value], hidden: Mapping[st
     parts = [(item, _argument_bytes(item, values[n], n, buffers)) for n, item in enumerate(program.explicit)]
     parts += [(item, _hidden_bytes(item, hidden)) for item in program.arguments if item.hidden]
     for argument, raw in parts:
+        if argument.size != len(raw) or not 0 <= argument.offset <= len(segment) - len(raw):
+            raise Unloadable(f"{argument.name} has {argument.size} bytes at {argument.offset} in the metadata")
         segment[argument.offset : argument.offset + argument.size] = np.frombuffer(raw, np.uint8)
     return segment
 

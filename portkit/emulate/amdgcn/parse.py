@@ -16,7 +16,7 @@ from portkit.emulate.amdgcn.constants import constants_of
 from portkit.emulate.amdgcn.isa.control import ends_block
 from portkit.emulate.amdgcn.modes import with_modes
 from portkit.emulate.amdgcn.program import Argument, Instruction, Program
-from portkit.emulate.core.findings import Site, Unloadable, Unsupported
+from portkit.emulate.core.findings import Site, Unloadable, Unsupported, readable
 from portkit.emulate.core.sources import SourceLines
 from portkit.emulate.core.text import split_operands
 
@@ -151,7 +151,8 @@ class _Reader:
         self.source = SourceLines()
         self.symbols: dict[str, int] = {}
         for number, line in enumerate(_code_lines(text), 1):
-            self._line(number, line)
+            with readable(Site(number, line.strip())):
+                self._line(number, line)
 
     def _line(self, number: int, line: str) -> None:
         code = line if '"' in line else line.split(";", 1)[0]
@@ -268,6 +269,13 @@ def _argument(number: int, entry: dict[str, Any]) -> Argument:
     return Argument(name, int(entry[".offset"]), int(entry[".size"]), str(entry[".value_kind"]))
 
 
+def _check_sizes(kernel: Mapping[str, Any]) -> None:
+    """Refuse sizes of the metadata that no kernel has."""
+    for name in (".wavefront_size", ".max_flat_workgroup_size"):
+        if name in kernel and (not isinstance(kernel[name], int) or kernel[name] <= 0):
+            raise Unloadable(f"the .amdgpu_metadata block has {name} {kernel[name]}, which is no size above 0")
+
+
 def _branch_targets(instructions: Iterable[Instruction], labels: Mapping[str, int]) -> set[int]:
     return {labels[name] for item in instructions if ends_block(item) for name in item.operands if name in labels}
 
@@ -284,6 +292,7 @@ def parse(text: str) -> Program:
         raise Unloadable("the text has no .amdgcn_target line; is it AMD assembly?")
     architecture = architecture_of(target[1])
     kernel = _metadata(text)
+    _check_sizes(kernel)
     read = _Reader(text)
     if not any(item.mnemonic == "s_endpgm" for item in read.instructions):
         raise Unloadable("the text has no s_endpgm; is it cut off?")

@@ -28,7 +28,7 @@ from portkit.emulate.amdgcn.flow import solve
 from portkit.emulate.amdgcn.isa.registry import Compiled, base_name
 from portkit.emulate.amdgcn.operands import File, parse_register
 from portkit.emulate.amdgcn.program import Instruction
-from portkit.emulate.core.findings import Finding, Kind
+from portkit.emulate.core.findings import Finding, Kind, Unsupported
 
 SHARED = "shared memory"
 """What is not in other waves' hands before an LDS access has ended."""
@@ -111,12 +111,19 @@ def waits_of(instruction: Instruction) -> dict[str, int]:
     """Counter → operations that may still be out behind a wait; empty for all other instructions."""
     name = instruction.mnemonic
     if name == "s_waitcnt":
-        return {counter: int(count) for counter, count in _NAMED.findall(instruction.site.text)}
+        return _waits_of_names(instruction)
     if not name.startswith("s_wait"):
         return {}
     if name == "s_wait_idle":
         return dict.fromkeys(("loadcnt", "storecnt", "dscnt", "kmcnt"), 0)
     return _waits_of_number(name, instruction)
+
+
+def _waits_of_names(instruction: Instruction) -> dict[str, int]:
+    words = re.split(r"[;/]", instruction.site.text)[0].partition("s_waitcnt")[2]
+    if _NAMED.sub("", words).strip(" \t&,|"):
+        raise Unsupported("a counter and its number are expected, as vmcnt(0)", instruction.site)
+    return {counter: int(count) for counter, count in _NAMED.findall(words)}
 
 
 def _waits_of_number(name: str, instruction: Instruction) -> dict[str, int]:

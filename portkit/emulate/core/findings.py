@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from portkit.model import Outcome, Stage, Status
@@ -133,6 +134,25 @@ class TooLarge(Unsupported):
 
 class Unloadable(Halt):
     """The text can't be launched as it is."""
+
+
+@contextmanager
+def readable(site: Site | None = None) -> Iterator[None]:
+    """Refuse by name what a reader of text meets where it expects another form, as in text edited by hand.
+
+    Args:
+        site: the line that is read; None for the text as a whole.
+
+    Raises:
+        Unsupported: the line can't be read.
+        Unloadable: the text can't be read.
+    """
+    try:
+        yield
+    except (ValueError, LookupError, ZeroDivisionError) as error:
+        if site is not None:
+            raise Unsupported(f"can't be read: {error}", site) from error
+        raise Unloadable(f"the text can't be read; was it damaged or edited? {error}") from error
 
 
 class OverBudget(Halt):

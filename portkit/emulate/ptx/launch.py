@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from portkit.emulate.core.bytestore import Bytes
-from portkit.emulate.core.findings import Unloadable
+from portkit.emulate.core.findings import Unloadable, readable
 from portkit.emulate.core.launch import (
     Buffers,
     Descriptor,
@@ -41,13 +41,16 @@ _PARAMETERS = "kernel parameters"
 @functools.lru_cache(maxsize=64)
 def load(text: str) -> Code:
     """The code of a text; kept, since a kernel is launched often."""
-    return build(parse(text), PASSES)
+    with readable():
+        return build(parse(text), PASSES)
 
 
 @functools.lru_cache(maxsize=64)
 def judged(text: str) -> Judged:
     """What is wrong with the code of a text whatever the data; kept as the code is."""
-    return judge(load(text))
+    code = load(text)
+    with readable():
+        return judge(code)
 
 
 def pack_parameters(program: Program, values: Sequence[Value], buffers: Buffers) -> Bytes:

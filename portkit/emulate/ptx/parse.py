@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from portkit.emulate.core.findings import Site, Unloadable, Unsupported
+from portkit.emulate.core.findings import Site, Unloadable, Unsupported, readable
 from portkit.emulate.core.sources import SourceLines
 from portkit.emulate.ptx.architecture import Architecture, architecture_of, check_version
 from portkit.emulate.ptx.operands import Scope, operands_of, parse_operand
@@ -49,6 +49,8 @@ JUMPS = frozenset({"bra", "brx"})
 """Instructions that name labels."""
 POINTS_TO = re.compile(r"\.ptr(?:\s+\.(?:global|shared|const|local))?(?:\s+\.align\s+\d+)?")
 """What a parameter that is a pointer says of its target."""
+MOST_REGISTERS = 1 << 20
+"""Of one declaration; those of compilers have a few thousand."""
 CLUSTERED = re.compile(r"\.(reqnctapercluster|explicitcluster)\b")
 
 
@@ -176,7 +178,8 @@ class _Reader:
             self._brace("{", pending.line)
             self.scopes[-1].variables.update(own)
         elif statement:
-            self._statement(statement, pending.line)
+            with readable(Site(pending.line, statement)):
+                self._statement(statement, pending.line)
         return rest[end + 1 :].lstrip()
 
     def _brace(self, brace: str, line: int) -> None:
@@ -242,7 +245,10 @@ class _Reader:
         bits = max(TYPES[kind].bits, 16) if TYPES[kind] is not Type.PRED else 1
         for name in names.split(","):
             stem, _, count = name.strip().partition("<")
-            every = [f"{stem}{number}" for number in range(int(count.rstrip("> ")))] if count else [stem]
+            many = int(count.rstrip("> ")) if count else 0
+            if many > MOST_REGISTERS:
+                raise Unloadable(f"line {line} declares {many} registers; up to {MOST_REGISTERS} are read")
+            every = [f"{stem}{number}" for number in range(many)] if count else [stem]
             for each in every:
                 index = self.registers.get(bits, 0)
                 self.registers[bits] = index + 1

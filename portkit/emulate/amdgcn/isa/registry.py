@@ -13,7 +13,7 @@ from portkit.emulate.amdgcn.decode import Decoder, Step, Uses
 from portkit.emulate.amdgcn.isa import dual
 from portkit.emulate.amdgcn.operands import File, Type
 from portkit.emulate.amdgcn.program import Instruction, Program
-from portkit.emulate.core.findings import Unsupported
+from portkit.emulate.core.findings import Unsupported, readable
 from portkit.emulate.core.vectors import Approximation
 
 Build: TypeAlias = Callable[[Decoder], Step]
@@ -113,7 +113,8 @@ def compile_instruction(program: Program, instruction: Instruction) -> Compiled:
     entry = entry_of(program, instruction)
     decoder = Decoder(program, instruction)
     try:
-        step = entry.build(decoder)
+        with readable(instruction.site):
+            step = entry.build(decoder)
     except Unsupported as error:
         raise error if error.site else Unsupported(error.cause, instruction.site) from None
     decoder.finish()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from portkit.emulate.core.findings import Unsupported
+from portkit.emulate.core.findings import Unsupported, readable
 from portkit.emulate.core.vectors import Approximation
 from portkit.emulate.ptx.decode import Decoder, Read, Step, Uses
 from portkit.emulate.ptx.program import Immediate, Instruction, Program
@@ -124,7 +124,8 @@ def compile_instruction(program: Program, instruction: Instruction) -> Compiled:
     entry = entry_of(program, instruction)
     decoder = Decoder(program, instruction)
     decoder.ignore(*row_name(instruction).split(".")[1:])
-    step = entry.build(decoder)
+    with readable(instruction.site):
+        step = entry.build(decoder)
     decoder.finish()
     return Compiled(instruction, entry, _guarded(decoder, entry, step), decoder.uses, _members(decoder, entry))
 
