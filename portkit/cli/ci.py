@@ -86,7 +86,8 @@ def _put(files: Mapping[Path, str], check: bool) -> int:
     if check:
         stale = [path for path, text in files.items() if not path.is_file() or path.read_text("utf-8") != text]
         for path in stale:
-            click.echo(f"{path} is not what this command writes", err=True)
+            fault = "is not what this command writes" if path.is_file() else "is not there: without --check it is made"
+            click.echo(f"{path} {fault}", err=True)
         return 1 if stale else 0
     for path, text in files.items():
         write(path, text)

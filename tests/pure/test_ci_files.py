@@ -109,6 +109,14 @@ def test_a_file_that_was_changed_by_hand_is_named(tmp_path, monkeypatch, capsys)
     assert "nightly.yml is not what this command writes" in capsys.readouterr().err
 
 
+def test_a_file_that_is_not_there_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fleet.yaml").write_text(SMALL)
+    shutil.copy(ROOT / "matrix.yaml", tmp_path)
+    assert main(["ci", "gitlab", "--check"]) == 1
+    assert ".gitlab-ci.yml is not there: without --check it is made" in capsys.readouterr().err
+
+
 def validated(schema, *files):
     pytest.importorskip("check_jsonschema", reason="the schemas of GitHub and GitLab come with check-jsonschema")
     argv = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, files)]
