@@ -81,7 +81,7 @@ def pointwise_chain() -> float:
 
     x, y = long_vector(), long_vector()
     with only_program(LAST):
-        own._chain[(1,)](x, y, y.numel(), OPERATIONS=8, BLOCK=BLOCK)
+        own._chain[(1,)](x, y, y.numel(), WHOLE=False, OPERATIONS=8, BLOCK=BLOCK)
     return error(y[-100:], own.reference(x[-100:].double(), 8))
 
 
