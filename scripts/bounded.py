@@ -15,6 +15,12 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 """Signals that end a run; a shell's background jobs ignore the second, and would hand that on to the command."""
 
 
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A script's own arguments, and those behind ``--``, which are the command's."""
+    at = list(arguments).index("--") if "--" in arguments else len(arguments)
+    return list(arguments[:at]), list(arguments[at + 1 :])
+
+
 def until(command: Sequence[str], seconds: float | None = None) -> bool:
     """Run a command in the repository; False where a signal or the time ended it.
 

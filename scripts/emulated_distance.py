@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bounded import until
+from bounded import split, until
 from ruamel.yaml import YAML
 from tabulate import tabulate
 from told import seconds, told
@@ -180,15 +180,15 @@ def _dumped(content: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run if asked to, and print the table."""
-    at = list(arguments).index("--") if "--" in arguments else len(arguments)
+    own, options = split(arguments)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT")
     parser.add_argument("--target", default="h200", help="(%(default)s)")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run the cells; where the report goes")
     parser.add_argument("--seconds", type=seconds, help="how long the run takes at most (no limit)")
-    chosen = parser.parse_args(arguments[:at])
+    chosen = parser.parse_args(own)
     if chosen.run:
-        run(chosen.run, chosen.target, chosen.seconds, arguments[at + 1 :])
+        run(chosen.run, chosen.target, chosen.seconds, options)
     paths = [*chosen.reports, *(chosen.run.glob("*.jsonl") if chosen.run else ())]
     found = [output for pair in pairs(paths, chosen.target) for output in apart(pair)]
     if not found:

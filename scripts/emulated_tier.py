@@ -27,7 +27,7 @@ from dataclasses import astuple, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
-from bounded import until
+from bounded import split, until
 from packaging.specifiers import SpecifierSet
 from tabulate import tabulate
 from told import seconds, told
@@ -241,21 +241,26 @@ def run(cells: Sequence[PlannedCell], arguments: argparse.Namespace, options: Se
 
 def main(arguments: Sequence[str]) -> int:
     """Run what is left if asked to, and tell where the tier stands."""
-    own, options = _split(arguments)
+    own, options = split(arguments)
     chosen = _parser().parse_args(own)
-    read(chosen.files)  # whether they can be, before the plan takes its time
+    found = _found(chosen)  # before the plan takes its time: whether they can be read
     selection = Selection(tuple(chosen.target.split(",")))
     prepared = prepare(chosen.matrix, tier=chosen.tier, selection=selection, emulate=Emulate.ALL)
     if chosen.run:
-        cells = left(states(prepared, read([*chosen.files, *chosen.run.glob("*.jsonl")])))
+        cells = left(states(prepared, found))
         if cells:
             run(cells, chosen, options)
-    found = read([*chosen.files, *(chosen.run.glob("*.jsonl") if chosen.run else ())])
+            found = _found(chosen)
     of = states(prepared, found)
     print(table(of, prepared), *wrong(of, found, prepared.declarations), sep="\n")
     if chosen.output:
         write(chosen.output, lines(of, found, prepared))
     return int(State.WRONG in of.values() or (chosen.check and bool(left(of))))
+
+
+def _found(chosen: argparse.Namespace) -> Found:
+    """Verdicts of the files and of the folder of the run as it is now."""
+    return read([*chosen.files, *(chosen.run.glob("*.jsonl") if chosen.run else ())])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -269,12 +274,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--check", action="store_true", help="exit code 1 also where a cell is not judged")
     parser.add_argument("-o", "--output", type=Path, help="a CSV file for the verdicts")
     return parser
-
-
-def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What is before ``--`` and what is after it."""
-    at = list(arguments).index("--") if "--" in arguments else len(arguments)
-    return list(arguments[:at]), list(arguments[at + 1 :])
 
 
 if __name__ == "__main__":

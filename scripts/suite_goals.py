@@ -29,7 +29,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-from bounded import until
+from bounded import split, until
 from tabulate import tabulate
 from told import told
 
@@ -419,7 +419,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--folder", type=Path, help="where the report goes; one there that is not whole goes on")
     parser.add_argument("--check", action="store_true", help="exit code 1 where a goal is not met")
     parser.add_argument("-o", "--output", type=Path, help="a file for the table")
-    own, options = _split(arguments)
+    own, options = split(arguments)
     chosen = parser.parse_args(own)
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="suite-goals-"))
     paths = chosen.reports or run(folder.resolve(), chosen.quick, chosen.k, options)
@@ -428,12 +428,6 @@ def main(arguments: Sequence[str]) -> int:
     if chosen.output:
         chosen.output.write_text(text, encoding="utf-8")
     return 1 if chosen.check and not all_met else 0
-
-
-def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What is before ``--`` and what is after it."""
-    at = list(arguments).index("--") if "--" in arguments else len(arguments)
-    return list(arguments[:at]), list(arguments[at + 1 :])
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
+from script_modules import script_module
 
 pytest.importorskip("torch", reason="a run needs torch")
 pytest.importorskip("triton", reason="a run needs Triton")
@@ -61,10 +60,7 @@ expect:
 
 @pytest.fixture(scope="module")
 def faults():
-    spec = importlib.util.spec_from_file_location("fault_injection", ROOT / "scripts" / "fault_injection.py")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_module("fault_injection")
 
 
 def test_no_record_is_lost_or_doubled_and_every_run_comes_to_its_end(faults, tmp_path):

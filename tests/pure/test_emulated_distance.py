@@ -2,30 +2,23 @@
 
 import base64
 import dataclasses
-import importlib.util
 import json
 import math
 import struct
-import sys
-from pathlib import Path
 
 import factories
 import pytest
+from script_modules import script_module
 
 from portkit.model import SAMPLES, Evidence
 from portkit.store.journal import Journal
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "emulated_distance.py"
 ULP = 2.0**-23
 
 
 @pytest.fixture(scope="module")
 def script():
-    sys.path.insert(0, str(SCRIPT.parent))
-    spec = importlib.util.spec_from_file_location("emulated_distance", SCRIPT)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_module("emulated_distance")
 
 
 def printed(values):

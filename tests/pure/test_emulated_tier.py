@@ -1,30 +1,22 @@
 """``scripts/emulated_tier.py``: what of a tier emulation judged at today's source."""
 
 import dataclasses
-import importlib.util
 import itertools
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import factories
 import pytest
+from script_modules import script_module
 
 from portkit.errors import ReportError
 from portkit.model import Evidence, Expectation, Outcome, Plan, PlannedCell, Selector, Stage, Status
 from portkit.store.journal import Journal
 from portkit.targets.catalog import load_catalog
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "emulated_tier.py"
-
 
 @pytest.fixture(scope="module")
 def script():
-    sys.path.insert(0, str(SCRIPT.parent))
-    spec = importlib.util.spec_from_file_location("emulated_tier", SCRIPT)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_module("emulated_tier")
 
 
 NOW = "5" * 16

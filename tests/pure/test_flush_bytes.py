@@ -1,12 +1,12 @@
 """The script that holds flushes against hardware counters; its figures need a GPU."""
 
-import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from script_modules import script_module
 
 import portkit
 from portkit.run.counters import Kernel, Table
@@ -18,10 +18,7 @@ SCRIPT = Path(portkit.__file__).parent.parent / "scripts" / "flush_bytes.py"
 
 @pytest.fixture
 def script(monkeypatch):
-    spec = importlib.util.spec_from_file_location("flush_bytes", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "flush_bytes", module)  # where its dataclass looks for its annotations
-    spec.loader.exec_module(module)
+    module = script_module("flush_bytes")
     monkeypatch.setattr(module, "_architecture", lambda: "sm_90")
     return module
 

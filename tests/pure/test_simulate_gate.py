@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "simulate_gate.py"
+from script_modules import script_module
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("simulate_gate", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["simulate_gate"] = module
-    spec.loader.exec_module(module)
-    return module
+    return script_module("simulate_gate")
 
 
 @pytest.mark.parametrize("name", ["recorded", "simulated, trace", "simulated, events"])

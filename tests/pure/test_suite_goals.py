@@ -1,7 +1,6 @@
 """The script that holds the suite beside its goals."""
 
 import dataclasses
-import importlib.util
 import os
 import signal
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import factories
 import pytest
+from script_modules import script_module
 
 import portkit
 from portkit.model import Clock, DeviceProbe, Direction, Evidence, Ratio, Timed, Work
@@ -25,11 +25,7 @@ SWIGLU = ("swiglu", Direction.FORWARD)
 
 @pytest.fixture(scope="module")
 def goals():
-    sys.path.insert(0, str(SCRIPT.parent))
-    spec = importlib.util.spec_from_file_location("suite_goals", SCRIPT)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_module("suite_goals")
 
 
 def timed(ms):
