@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -54,15 +55,22 @@ def cells_of(names: Iterable[str], architectures: Iterable[str], dtypes: Sequenc
     ]
 
 
-def emulate(cells: Sequence[Cell], workers: int | None = None) -> dict[Cell, CellResult]:
-    """Results by cell, of as many processes as there are cores for this one."""
+def emulate(
+    cells: Sequence[Cell], workers: int | None = None, seconds: float = float("inf")
+) -> dict[Cell, CellResult]:
+    """Results by cell, of as many processes as there are cores for this one; after ``seconds`` those that there are."""
     catalog = load_catalog()
     sources = {cell.case: CaseSource(cell.case, path=str(FILE)) for cell in cells}
     targets = {cell.target: _with_units(catalog.get(cell.target)) for cell in cells}
     planned = [PlannedCell(cell, Evidence.EMULATED) for cell in cells]
     session = Session(Limits(workers or len(os.sched_getaffinity(0))))
+    end, found = time.monotonic() + seconds, {}
     try:
-        return {result.cell: result for result in session.results(chains_for(planned, sources, targets))}
+        for result in session.results(chains_for(planned, sources, targets)):
+            found[result.cell] = result
+            if time.monotonic() > end:
+                break
+        return found
     finally:
         session.close()
 
