@@ -55,9 +55,7 @@ def cells_of(names: Iterable[str], architectures: Iterable[str], dtypes: Sequenc
     ]
 
 
-def emulate(
-    cells: Sequence[Cell], workers: int | None = None, seconds: float = float("inf")
-) -> dict[Cell, CellResult]:
+def emulate(cells: Sequence[Cell], workers: int | None = None, seconds: float = float("inf")) -> dict[Cell, CellResult]:
     """Results by cell, of as many processes as there are cores for this one; after ``seconds`` those that there are."""
     catalog = load_catalog()
     sources = {cell.case: CaseSource(cell.case, path=str(FILE)) for cell in cells}

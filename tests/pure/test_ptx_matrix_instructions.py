@@ -474,6 +474,26 @@ def test_misused_barriers_are_found(lines, part):
     finds(text(BARRIER + lines, threads=128, shared=8192), part, empty(4))
 
 
+ENDED = ("@%p0 mbarrier.arrive.shared::cta.b64 _, [%r63];\n" + WAIT, "@%p0 mbarrier.inval.shared::cta.b64 [%r63];\n")
+MADE = (
+    "@%p0 mbarrier.init.shared::cta.b64 [%r63+8], 1;\n",
+    "mbarrier.test_wait.parity.shared::cta.b64 %p1, [%r63+8], 0;\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "part"),
+    [
+        (*ENDED, "makes or ends an mbarrier that several warps used, with no barrier between"),
+        (*MADE, "uses an mbarrier that warp 0 made or ended, with no barrier between"),
+    ],
+)
+def test_mbarriers_are_made_and_ended_in_order(first, then, part):
+    """Without a barrier of the block it is right where all warps run together, and in no other order."""
+    finds(text(BARRIER + first + then, threads=128, shared=8192), part, empty(4))
+    passes(text(BARRIER + first + "bar.sync 0;\n" + then, threads=128, shared=8192), empty(4))
+
+
 def test_rows_are_copied_to_all_quarters_of_tensor_memory():
     rows, found = random_words(32, 4), empty(128, 4)
     lines = BARRIER.replace("4096", "6144") + "setp.lt.u32 %p3, %r90, 32;\n"

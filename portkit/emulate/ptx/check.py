@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from portkit.emulate.core.findings import Finding
+from portkit.emulate.core.checker import MANY, SharedLedger, Use
+from portkit.emulate.core.findings import Finding, Kind
 from portkit.emulate.core.memory import Memory
 from portkit.emulate.core.watch import GlobalCheck, GlobalWatch, SharedCheck
 from portkit.emulate.ptx.definitions import unwritten_reads
 from portkit.emulate.ptx.execute import Block, Code, Runner
-from portkit.emulate.ptx.machine import LANES, Machine
+from portkit.emulate.ptx.machine import LANES, Access, Machine
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,44 @@ class Check:
         if self.launch.needed(warps):
             machine.observer = whole
         machine.shared_observer, machine.settled = shared, shared.settle
+        made = MadeAndEnded(shared)
+        machine.mbarrier_observer = made if warps > 1 else None
 
         def synchronised(group: int) -> None:
             whole.at_barrier(group)
             shared.at_barrier(group)
+            made.ledger.at_barrier(group)
 
         machine.synchronised = synchronised
 
     def _on_block(self, machine: Machine, block: Block) -> None:
         for finding in self.judged.findings.get(block.start, ()):
             machine.note(dataclasses.replace(finding, place=machine.place(int(machine.selected[0]))))
+
+
+class MadeAndEnded:
+    """Whether an mbarrier is made before, and ended behind, all that other warps do with it.
+
+    Arrivals, waits and copies that name it are in no order among themselves; with its ``init`` and ``inval`` a barrier
+    of the block must order them. They are apart from accesses to its bytes as data.
+
+    Args:
+        shared: what is known of the chunk's warps.
+    """
+
+    def __init__(self, shared: SharedCheck) -> None:
+        self.shared = shared
+        self.ledger = SharedLedger(shared.shared.groups, shared.shared.stride)
+
+    def __call__(self, access: Access) -> None:
+        """Judge the use of mbarriers, as ``atomic``, or that they are made or ended."""
+        groups, tags = access.spread(self.shared.group), access.spread(self.shared.tags)
+        use = Use.ATOMIC if access.atomic else Use.WRITE
+        conflict = self.ledger.note_of(groups, use, access.at, access.size, tags)
+        if conflict is None:
+            return
+        other = "several warps" if conflict.other == MANY else f"warp {conflict.other - 1}"
+        verbs = ("uses", "made or ended") if access.atomic else ("makes or ends", "used")
+        message = f"{verbs[0]} an mbarrier that {other} {verbs[1]}, with no barrier between"
+        at, place = conflict.byte % self.shared.shared.stride, access.place(conflict.which)
+        self.shared.note(Finding(Kind.SHARED_RACE, message, access.site, place, at, "shared"))

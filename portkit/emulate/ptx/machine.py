@@ -141,6 +141,7 @@ class Machine:
         self.findings: dict[tuple[Kind, int], Finding] = {}
         self.observer: Observer | None = None
         self.shared_observer: Observer | None = None
+        self.mbarrier_observer: Observer | None = None
         self.synchronised: Callable[[int], None] | None = None
         self.settled: Callable[[int, int], None] | None = None  # bytes of shared memory, of an operation that ended
         self.addresses: dict[str, int] = {}  # of variables in global memory, and of parameters

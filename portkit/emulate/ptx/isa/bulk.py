@@ -149,7 +149,7 @@ def bring(machine: Machine, site: Site, at: Offsets, octets: Bytes, thread: int,
     words = _words(octets)
     flights.judge(Access(site, places, size, machine, np.full(places.size, thread), write=True, words=words))
     number = flights.writes(Operation(site, "cp.async.bulk"), places, size)
-    state = barriers.at(site, barrier, thread)
+    state = barriers.named(site, barrier, thread)
 
     def arrive() -> None:
         flights.wrote(number, places, size)

@@ -18,7 +18,7 @@ from portkit.emulate.core.bytestore import Offsets
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.registry import Entry
-from portkit.emulate.ptx.machine import Array, Machine, Threads
+from portkit.emulate.ptx.machine import Access, Array, Machine, Threads
 from portkit.emulate.ptx.program import Operand, Sink, Space
 from portkit.emulate.ptx.types import Type
 
@@ -67,6 +67,22 @@ class MemoryBarriers:
             message = f"an mbarrier at {place - int(self.machine.shared_base[thread])} that was not initialised"
             raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread), buffer="shared"))
         return found
+
+    def named(self, site: Site, place: int, thread: int) -> Barrier:
+        """The barrier at an offset, for an operation that will arrive at it.
+
+        Raises:
+            Fault: nothing has initialised it.
+        """
+        found = self.at(site, place, thread)
+        self.observe(site, np.array([place]), np.array([thread]))
+        return found
+
+    def observe(self, site: Site, places: Offsets, threads: Threads, *, lives: bool = True) -> None:
+        """Let the checker see who uses barriers, or makes or ends them (``lives=False``)."""
+        if self.machine.mbarrier_observer:
+            access = Access(site, places, _SIZE, self.machine, threads, write=True, atomic=lives)
+            self.machine.mbarrier_observer(access)
 
     def initialise(self, site: Site, place: int, count: int, thread: int) -> None:
         """Give an offset a barrier."""
@@ -158,6 +174,7 @@ def _initialise(decoder: Decoder) -> Step:
     def step(machine: Machine) -> None:
         places, own = _places(machine, site, address(machine))
         counts = machine.spread(count(machine))
+        machine.unit(MemoryBarriers).observe(site, places, own, lives=False)
         for place, each, thread in zip(places.tolist(), counts.tolist(), own.tolist(), strict=True):
             machine.unit(MemoryBarriers).initialise(site, place, each, thread)
 
@@ -173,6 +190,7 @@ def _invalidate(decoder: Decoder) -> Step:
         places, own = _places(machine, site, address(machine))
         for place, thread in zip(places.tolist(), own.tolist(), strict=True):
             machine.unit(MemoryBarriers).forget(site, place, thread)
+        machine.unit(MemoryBarriers).observe(site, places, own, lives=False)
 
     return step
 
@@ -202,6 +220,7 @@ def _counting(decoder: Decoder, operands: Sequence[Operand], *, arrives: bool, e
     def step(machine: Machine) -> None:
         barriers = machine.unit(MemoryBarriers)
         places, own = _places(machine, site, address(machine))
+        barriers.observe(site, places, own)
         given: Array = np.asarray(1) if number is None else number(machine)
         for place, thread, threads, total in _sums(places, own, machine.spread(given)):
             count = (threads if expects else total) if arrives else 0
@@ -221,6 +240,7 @@ def _asks(decoder: Decoder) -> Callable[[Machine], Array]:
     def ask(machine: Machine) -> Array:
         barriers = machine.unit(MemoryBarriers)
         places, own = _places(machine, site, address(machine))
+        barriers.observe(site, places, own)
         keys, first, inverse = np.unique(
             places * 2 + (machine.spread(parity(machine)) & np.uint32(1)), return_index=True, return_inverse=True
         )

@@ -664,7 +664,7 @@ def _commit(decoder: Decoder) -> Step:
 
 def _owe(machine: Machine, barriers: MemoryBarriers, site: Site, place: int, thread: int) -> None:
     """Let a barrier be arrived at, when it is asked for or a later commit of the block is."""
-    barrier = barriers.at(site, place, thread)
+    barrier = barriers.named(site, place, thread)
 
     def arrive() -> None:
         if delivery in barrier.owed:
