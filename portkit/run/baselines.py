@@ -13,6 +13,7 @@ first call: whoever watches over the process can run the cell again without it.
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 import traceback
@@ -115,7 +116,7 @@ def try_baselines(case: KernelCase, cell: Cell, done: Evaluation, wanted: Wanted
     Raises:
         DeviceLostError: the device no longer answers after one of them.
     """
-    _fresh_compiler()
+    _fresh_compiler(replace(cell, variant=""))
     found: dict[str, Baseline] = {}
     calls: dict[str, Callable[[], object]] = {}
     trials: dict[str, _Trial] = {}
@@ -141,7 +142,7 @@ def calls_of(
         name: of the baseline.
         upstream: for backward, the gradients that come in.
     """
-    _fresh_compiler()
+    _fresh_compiler(replace(cell, variant=""))
     function = _function(case, name)
     return lambda inputs: _sampled(function, case, cell, inputs, upstream)
 
@@ -315,8 +316,16 @@ def _short(text: str) -> str:
     return line if len(line) <= MESSAGE_CHARACTERS else f"{line[: MESSAGE_CHARACTERS - 2]} …"
 
 
-def _fresh_compiler() -> None:
-    """Forget what earlier cells compiled, so that none of them counts against the limit of recompilations."""
+@functools.lru_cache(maxsize=1)
+def _fresh_compiler(inputs_of: Cell) -> None:
+    """Forget what cells of other inputs compiled, so that none of it counts against the limit of recompilations.
+
+    Cells that differ in their variant alone have the same baselines on the same inputs: what one of them compiled
+    serves those that come right after it.
+
+    Args:
+        inputs_of: the cell, without its variant; nothing is done where it is the last one's.
+    """
     keep_caches()
     # A compiled backward pass would overwrite what its forward pass saved; a sample repeats it alone.
     functorch: Any = import_module("torch._functorch.config")

@@ -401,6 +401,22 @@ def test_compile_is_judged_and_timed(tmp_path, monkeypatch, direction):
     assert list(tmp_path.iterdir())  # its cache is where it was told to be
 
 
+def test_variants_share_what_is_compiled_and_other_shapes_do_not(monkeypatch):
+    compiled = []
+
+    def counted(graph, inputs):
+        compiled.append(tuple(inputs[0].shape))
+        return graph.forward
+
+    monkeypatch.setattr(pytorch, "compiled", lambda function: torch.compile(function, backend=counted))
+    cells = [replace(CELL, shape=(8, rows), variant=name) for rows in (3, 5, 3) for name in ("default", "other")]
+    case = replace(CASE, variants={"default": {}, "other": {}})
+    for cell in cells:
+        found, _ = tried({"compile": None}, case=case, cell=cell)
+        assert found.found["compile"].status is Status.PASSED
+    assert compiled == [(8, 3), (8, 5), (8, 3)]
+
+
 def test_a_compiler_that_refuses_is_a_baseline_that_failed(monkeypatch):
     def refuse(*arguments, **how):
         raise RuntimeError("torch.compile is not supported on this Python")
