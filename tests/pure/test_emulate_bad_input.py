@@ -57,7 +57,57 @@ def test_the_good_text_runs():
             "launch_error",
             "can't be read",
         ),
-        (lambda text: text.replace(".wavefront_size: ", ".wavefront_size: 0 #"), "launch_error", "no size above 0"),
+        (
+            lambda text: text.replace(".wavefront_size: ", ".wavefront_size: 0 #"),
+            "launch_error",
+            "gfx942 has not",
+        ),
+        (
+            lambda text: text.replace("free_vgpr 256", "free_vgpr 9999999"),
+            "launch_error",
+            "9999999`: next_free_vgpr",
+        ),
+        (lambda text: text.replace("free_vgpr 256", "free_vgpr -1"), "launch_error", "-1, where 0 to 512 are possible"),
+        (
+            lambda text: text.replace(".group_segment_fixed_size: ", ".group_segment_fixed_size: 999999999"),
+            "launch_error",
+            ", where 0 to 163840 are possible",
+        ),
+        (
+            lambda text: text.replace(".private_segment_fixed_size: ", ".private_segment_fixed_size: -5"),
+            "launch_error",
+            ", where 0 to 131072 are possible",
+        ),
+        (
+            lambda text: text.replace(".size:           8", ".size:           99999999999", 1),
+            "launch_error",
+            "`.kernarg_segment_size: 16`: end of x: 99999999999, where 0 to 16 are possible",
+        ),
+        (
+            lambda text: text.replace(".max_flat_workgroup_size: ", ".max_flat_workgroup_size: 1000000"),
+            "launch_error",
+            ", where 1 to 1024 are possible",
+        ),
+        (
+            lambda text: text.replace("v_mov_b32_e32 v10, v1", ".p2align 99"),
+            "launch_error",
+            "alignment: 99, where",
+        ),
+        (lambda text: text.replace("v10, v1\n", "v10, v[1:9999999]\n"), "unsupported", "operand v[1:9999999]"),
+        (lambda text: text.replace("v10, v1\n", "v10, v5000\n"), "unsupported", "gfx942 has no register v5000"),
+        (lambda text: text.replace("v10, v1\n", "v10, s500\n"), "unsupported", "gfx942 has no register s500"),
+        (
+            lambda text: '\t.section\t.rodata,"a"\nlong:\n\t.zero 99999999999\n' + text,
+            "launch_error",
+            "bytes of constants: 99999999999",
+        ),
+        (
+            lambda text: text.replace("\ts_endpgm\n", "\ts_endpgm\n.Lbehind:\n").replace(
+                "v_mov_b32_e32 v10, v1", "s_branch .Lbehind"
+            ),
+            "launch_error",
+            "`s_endpgm`: the code runs past its end",
+        ),
         (
             lambda text: text.replace("v_mov_b32_e32 v10, v1", "s_waitcnt lgkmcnt(x)"),
             "unsupported",

@@ -36,7 +36,7 @@ class Architecture:
     fnuz: bool = False  # fp8 without infinities and negative zero
     keeps_upper_half: bool = False  # 16-bit results leave the upper half of a register
     ids_in_ttmp: bool = False  # workgroup and wave ids in trap registers
-    scalar_mask_bits: int = 64  # lanes of an execution mask
+    wave_sizes: tuple[int, ...] = (64,)  # lanes that a wave may have
     max_vgprs: int = 512
 
 
@@ -46,7 +46,7 @@ def _cdna(name: str, generation: Generation, *, fnuz: bool = False) -> Architect
 
 def _rdna(name: str, generation: Generation) -> Architecture:
     twelve = generation is Generation.RDNA4
-    return Architecture(name, generation, False, True, twelve, 32, 256)
+    return Architecture(name, generation, False, True, twelve, (32, 64), 256)
 
 
 ARCHITECTURES = {

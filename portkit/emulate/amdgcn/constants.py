@@ -10,10 +10,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from portkit.emulate.core.bounds import Bounds
+from portkit.emulate.core.findings import Site
 from portkit.emulate.core.memory import BASE, GUARD
 
 ADDRESS = BASE + GUARD
 """Of the first byte: constants are the first allocation of a launch."""
+
+ALIGNMENT = Bounds(0, 31)
+"""Power of two behind ``.p2align``, as LLVM takes it."""
+
+ROOM = Bounds(0, 1 << 24)
+"""Bytes of all constants of a text; compilers have a few thousand."""
 
 _LABEL = re.compile(r"([\w.$]+):\s*$")
 _STRING = re.compile(r'\.(ascii|asciz)\s+"((?:[^"\\]|\\.)*)"$')
@@ -38,17 +46,29 @@ class Constants:
         """Where a kernel finds each symbol."""
         return {name: ADDRESS + offset for name, offset in self.symbols.items()}
 
+    def room(self, count: int, site: Site) -> None:
+        """Zeros.
+
+        Raises:
+            Unloadable: more than any text has.
+        """
+        ROOM.check("bytes of constants", len(self.data) + count, site)
+        self.data.extend(bytes(count))
+
 
 def constants_of(text: str) -> Constants:
     """What the read-only sections of a text hold."""
     found = Constants()
     last: str | None = None
-    for line in _data_lines(text):
+    for number, line in _data_lines(text):
         if match := _LABEL.match(line):
             last = match[1]
             found.symbols[last] = len(found.data)
         elif match := _ALIGN.match(line):
-            found.data.extend(bytes(-len(found.data) % (1 << int(match[1]))))
+            power = ALIGNMENT.check("alignment", int(match[1]), Site(number, line))
+            found.room(-len(found.data) % (1 << power), Site(number, line))
+        elif match := _ROOM.match(line):
+            found.room(int(match[1]), Site(number, line))
         elif (raw := _raw(line)) is not None:
             found.data.extend(raw)
         elif last and not _SILENT.match(line):
@@ -56,23 +76,21 @@ def constants_of(text: str) -> Constants:
     return found
 
 
-def _data_lines(text: str) -> Iterator[str]:
-    """Lines of sections of read-only data, without comments; a kernel's descriptor is none."""
+def _data_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Numbers and text of the lines of sections of read-only data, without comments; a kernel's descriptor is none."""
     inside = False
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), 1):
         code = line.strip()
         if code.startswith((".section", ".text", ".data", ".amdgpu_metadata", ".amdhsa_kernel")):
             inside = bool(re.match(r"\.section\s+\.rodata", code))
         elif inside and code and code[0] not in ";#":
-            yield code if '"' in code else code.split(";", 1)[0].strip()
+            yield number, code if '"' in code else code.split(";", 1)[0].strip()
 
 
 def _raw(line: str) -> bytes | None:
     """Bytes of one line of data; None where it holds none that are known."""
     if match := _STRING.match(line):
         return _unescaped(match[2].encode()) + (b"\0" if match[1] == "asciz" else b"")
-    if match := _ROOM.match(line):
-        return bytes(int(match[1]))
     match = _NUMBERS.match(line)
     if match is None:
         return None

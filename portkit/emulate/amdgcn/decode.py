@@ -39,6 +39,9 @@ Step: TypeAlias = Callable[[Machine], None]
 _WORD = np.uint64(0xFFFF_FFFF)
 _UP = np.uint64(32)
 
+WIDEST = 32
+"""Registers of the widest operand, that of matrices."""
+
 
 @dataclass
 class Uses:
@@ -139,7 +142,7 @@ class Decoder:
     def register(self, text: str) -> Register:
         """The register that an operand names."""
         found = parse_register(text, self.program.directive("accum_offset", 256))
-        if found is None:
+        if found is None or not 0 < found.count <= WIDEST:
             raise self.unsupported(f"operand {text}")
         return found
 

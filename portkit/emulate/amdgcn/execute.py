@@ -18,7 +18,7 @@ from portkit.emulate.amdgcn.machine import Machine
 from portkit.emulate.amdgcn.operands import File
 from portkit.emulate.amdgcn.program import Program
 from portkit.emulate.core.findings import Fault, Finding, Halt, Kind, Place
-from portkit.emulate.core.running import Meter
+from portkit.emulate.core.running import Blocks, Meter
 from portkit.emulate.core.schedule import ENDED, READY, WAITING, Schedule
 
 
@@ -40,7 +40,7 @@ class Code:
 
     program: Program
     compiled: tuple[Compiled, ...]
-    blocks: dict[int, Block]  # by first instruction
+    blocks: Blocks[Block]  # by first instruction
     entry: int
     vectors: int  # vector registers that a wave needs, accumulation registers included
 
@@ -59,7 +59,8 @@ def cut(program: Program, compiled: tuple[Compiled, ...]) -> Code:
     entry = entry_of(program)
     starts = _starts(program, compiled, entry)
     ends = [*starts[1:], len(compiled)]
-    blocks = {start: _block(compiled, start, end) for start, end in zip(starts, ends, strict=True)}
+    found = {start: _block(compiled, start, end) for start, end in zip(starts, ends, strict=True)}
+    blocks = Blocks(found, compiled[-1].instruction.site)
     return Code(program, compiled, blocks, entry, _vector_registers(program, compiled))
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from portkit.emulate.amdgcn.addresses import resolve
-from portkit.emulate.amdgcn.architecture import architecture_of
-from portkit.emulate.amdgcn.constants import constants_of
+from portkit.emulate.amdgcn.architecture import Architecture, architecture_of
+from portkit.emulate.amdgcn.constants import ALIGNMENT, constants_of
 from portkit.emulate.amdgcn.isa.control import ends_block
 from portkit.emulate.amdgcn.modes import with_modes
 from portkit.emulate.amdgcn.program import Argument, Instruction, Program
+from portkit.emulate.core.bounds import Bounds
 from portkit.emulate.core.findings import Site, Unloadable, Unsupported, readable
 from portkit.emulate.core.sources import SourceLines
 from portkit.emulate.core.text import split_operands
@@ -93,6 +94,26 @@ NOT_READ = frozenset({"kernel", "inst_pref_size", "next_free_sgpr", "reserve_vcc
 
 OF_FUNCTIONS = "num_vgpr"
 """In an expression over functions; vector registers that their code names are there without it."""
+
+DIRECTIVES = {
+    "next_free_vgpr": Bounds(0, 512),
+    "accum_offset": Bounds(4, 256),
+    "user_sgpr_count": Bounds(0, 32),
+    "user_sgpr_kernarg_preload_length": Bounds(0, 32),
+    "user_sgpr_kernarg_preload_offset": Bounds(0, 511),
+}
+"""Of directives whose number counts: what their fields hold (LLVM, AMDGPU usage, "Kernel Descriptor")."""
+
+WORDS = Bounds(0, 0xFFFF_FFFF)
+"""What other directives hold at most."""
+
+SIZES = {
+    ".max_flat_workgroup_size": Bounds(1, 1024),
+    ".kernarg_segment_size": Bounds(0, 1 << 16),
+    ".group_segment_fixed_size": Bounds(0, 160 << 10),
+    ".private_segment_fixed_size": Bounds(0, 128 << 10),
+}
+"""Of the metadata, what a device has: threads and bytes of a workgroup; bytes of a lane's scratch memory."""
 
 TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)(?::[^"]*)?"')
 CODE = re.compile(r"\.text\b|\.section\s+\.text\b")
@@ -176,8 +197,14 @@ class _Reader:
         elif code.startswith(".amdhsa_"):
             name, _, value = code[len(".amdhsa_") :].partition(" ")
             if name not in NOT_READ and OF_FUNCTIONS not in value:
-                self.directives[name] = _integer(value.strip(), number, code)
-        elif code.startswith(".p2align") and code.split()[1].rstrip(",") == "8":
+                value_of = _integer(value.strip(), number, code)
+                self.directives[name] = DIRECTIVES.get(name, WORDS).check(name, value_of, Site(number, code))
+        elif code.startswith(".p2align"):
+            self._align(ALIGNMENT.check("alignment", int(code.split()[1].rstrip(","), 0), Site(number, code)))
+
+    def _align(self, power: int) -> None:
+        """Boundaries of 256 bytes are remembered."""
+        if power == 8:
             self.aligned.append(len(self.instructions))
 
 
@@ -269,11 +296,31 @@ def _argument(number: int, entry: dict[str, Any]) -> Argument:
     return Argument(name, int(entry[".offset"]), int(entry[".size"]), str(entry[".value_kind"]))
 
 
-def _check_sizes(kernel: Mapping[str, Any]) -> None:
+def _check_sizes(kernel: Mapping[str, Any], text: str, architecture: Architecture) -> None:
     """Refuse sizes of the metadata that no kernel has."""
-    for name in (".wavefront_size", ".max_flat_workgroup_size"):
-        if name in kernel and (not isinstance(kernel[name], int) or kernel[name] <= 0):
-            raise Unloadable(f"the .amdgpu_metadata block has {name} {kernel[name]}, which is no size above 0")
+    size = kernel.get(".wavefront_size", architecture.wave_sizes[0])
+    if size not in architecture.wave_sizes:
+        raise Unloadable(f"the .amdgpu_metadata block has .wavefront_size {size}, which {architecture.name} has not")
+    for name, bounds in SIZES.items():
+        if name in kernel:
+            bounds.check(name, int(kernel[name]), _site_of(name, text))
+    if ".kernarg_segment_size" in kernel:
+        _check_arguments(kernel, _site_of(".kernarg_segment_size", text))
+
+
+def _check_arguments(kernel: Mapping[str, Any], site: Site | None) -> None:
+    """Refuse arguments that lie outside their segment."""
+    held = Bounds(0, int(kernel[".kernarg_segment_size"]))
+    for number, entry in enumerate(kernel.get(".args") or []):
+        argument = _argument(number, entry)
+        held.check(f".offset of {argument.name}", argument.offset, site)
+        held.check(f"end of {argument.name}", argument.offset + argument.size, site)
+
+
+def _site_of(name: str, text: str) -> Site | None:
+    """The line of the metadata that gives a size."""
+    match = re.search(rf"^[ -]*{re.escape(name)}:.*$", text, re.M)
+    return Site(text.count("\n", 0, match.start()) + 1, match[0].strip()) if match else None
 
 
 def _branch_targets(instructions: Iterable[Instruction], labels: Mapping[str, int]) -> set[int]:
@@ -292,7 +339,7 @@ def parse(text: str) -> Program:
         raise Unloadable("the text has no .amdgcn_target line; is it AMD assembly?")
     architecture = architecture_of(target[1])
     kernel = _metadata(text)
-    _check_sizes(kernel)
+    _check_sizes(kernel, text, architecture)
     read = _Reader(text)
     if not any(item.mnemonic == "s_endpgm" for item in read.instructions):
         raise Unloadable("the text has no s_endpgm; is it cut off?")

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from portkit.emulate.core.bytestore import Bytes
-from portkit.emulate.core.findings import Fault, Finding, Halt, Kind, OverBudget, TooLarge, outcome_of
+from portkit.emulate.core.findings import Fault, Finding, Halt, Kind, OverBudget, Site, TooLarge, Unloadable, outcome_of
 from portkit.emulate.core.launch import Buffers, Counts, Emulation, Grid, Options, Value, workgroup_ids
 from portkit.emulate.core.memory import Memory
 from portkit.emulate.core.schedule import Order, Schedule
@@ -71,6 +71,25 @@ class _Runner(Protocol):
     def machine(self) -> _Machine: ...
     def run(self) -> None: ...
     def starvation(self) -> Finding: ...
+
+
+BlockT = TypeVar("BlockT", bound=_Block)
+
+
+class Blocks(dict[int, BlockT]):
+    """Blocks of a program by their first instruction.
+
+    Args:
+        blocks: all of them.
+        last: the last instruction of the text, behind which waves find nothing to run.
+    """
+
+    def __init__(self, blocks: Mapping[int, BlockT], last: Site) -> None:
+        super().__init__(blocks)
+        self.last = last
+
+    def __missing__(self, start: int) -> BlockT:
+        raise Unloadable(f"line {self.last.line} `{self.last.text}`: the code runs past its end")
 
 
 CodeT = TypeVar("CodeT", bound=_Code)

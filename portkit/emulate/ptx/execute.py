@@ -13,7 +13,7 @@ import numpy as np
 
 from portkit.emulate.core.bytestore import Words
 from portkit.emulate.core.findings import Fault, Finding, Halt, Kind
-from portkit.emulate.core.running import Meter
+from portkit.emulate.core.running import Blocks, Meter
 from portkit.emulate.core.schedule import ENDED, READY, Order, Schedule
 from portkit.emulate.ptx.decode import Read, Step
 from portkit.emulate.ptx.isa.barriers import Barriers
@@ -42,7 +42,7 @@ class Code:
 
     program: Program
     compiled: tuple[Compiled, ...]
-    blocks: dict[int, Block]  # by first instruction
+    blocks: Blocks[Block]  # by first instruction
     entry: int
 
 
@@ -63,7 +63,8 @@ def cut(program: Program, compiled: tuple[Compiled, ...]) -> Code:
     entry = program.functions[program.name].entry
     starts = _starts(program, compiled)
     ends = [*starts[1:], len(compiled)]
-    blocks = {start: _block(compiled, start, end) for start, end in zip(starts, ends, strict=True)}
+    found = {start: _block(compiled, start, end) for start, end in zip(starts, ends, strict=True)}
+    blocks = Blocks(found, compiled[-1].instruction.site)
     return Code(program, compiled, blocks, entry)
 
 

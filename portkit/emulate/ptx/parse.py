@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from portkit.emulate.core.bounds import Bounds
 from portkit.emulate.core.findings import Site, Unloadable, Unsupported, readable
 from portkit.emulate.core.sources import SourceLines
 from portkit.emulate.ptx.architecture import Architecture, architecture_of, check_version
@@ -49,8 +50,21 @@ JUMPS = frozenset({"bra", "brx"})
 """Instructions that name labels."""
 POINTS_TO = re.compile(r"\.ptr(?:\s+\.(?:global|shared|const|local))?(?:\s+\.align\s+\d+)?")
 """What a parameter that is a pointer says of its target."""
-MOST_REGISTERS = 1 << 20
-"""Of one declaration; those of compilers have a few thousand."""
+ENDS = frozenset({"ret", "exit", "bra", "brx", "trap"})
+"""Instructions behind which, without a guard, nothing runs on."""
+REGISTER_BYTES = Bounds(0, 1 << 19)
+"""Of a thread; the largest kernel of the suite has 150,000, most of which the assembler finds no use for."""
+THREADS_OF_BLOCK = Bounds(1, 1024)
+ALIGNMENT = Bounds(1, 1 << 16)
+ROOM = {
+    Space.SHARED: Bounds(0, 228 << 10),
+    Space.LOCAL: Bounds(0, 512 << 10),
+    Space.CONSTANT: Bounds(0, 64 << 10),
+    Space.GLOBAL: Bounds(0, 1 << 28),
+}
+"""Bytes of the variables of a space: what a multiprocessor, a thread or a module has; of global memory, what fits."""
+PARAMETER_BYTES = Bounds(0, 32764)
+"""Of all parameters of a kernel (PTX ISA, "Kernel Function Parameters")."""
 CLUSTERED = re.compile(r"\.(reqnctapercluster|explicitcluster)\b")
 
 
@@ -80,18 +94,6 @@ class _Head:
 
 
 @dataclass
-class _Space:
-    """Variables laid out one behind the other."""
-
-    size: int = 0
-
-    def place(self, align: int, size: int) -> int:
-        start = -(-self.size // align) * align
-        self.size = start + size
-        return start
-
-
-@dataclass
 class _Pending:
     """A statement that is not complete."""
 
@@ -118,11 +120,13 @@ class _Reader:
     def __post_init__(self) -> None:
         self.source = SourceLines()
         self.scopes = [Scope("")]
-        self.shared, self.local = _Space(), _Space()
         self.globals = 0
+        self.room: dict[Space, int] = {}  # bytes of the variables of a space
+        self.register_bytes = 0
         self.scope_count = 0
         self.skipping = False  # within a section of data
         self.last_label = ""
+        self.body = ""  # kernel or function under way
         for line in self.text.splitlines():
             if line.lstrip().startswith(".file"):
                 self.source.file(line.strip())
@@ -174,7 +178,9 @@ class _Reader:
         end = min(ends)
         statement, pending.text = (pending.text + rest[:end]).strip(), ""
         if header and rest[end] == "{":
-            own = self._header(statement)
+            site = Site(pending.line, statement.partition("\n")[0])
+            with readable(site):
+                own = self._header(statement, site)
             self._brace("{", pending.line)
             self.scopes[-1].variables.update(own)
         elif statement:
@@ -188,8 +194,16 @@ class _Reader:
             self.scopes.append(Scope(f"#{self.scope_count}"))
         elif len(self.scopes) > 1:
             self.scopes.pop()
+            if len(self.scopes) == 1:
+                self._end_of_body(line)
         else:
             raise Unloadable(f"a closing brace without an opening one, line {line}")
+
+    def _end_of_body(self, line: int) -> None:
+        """Refuse code that runs past its end."""
+        last = self.instructions[-1] if self.instructions else None
+        if last is None or last.guard or last.opcode not in ENDS:
+            raise Unloadable(f"line {line}: the code of {self.body} runs past its end; is a ret missing?")
 
     def _label(self, name: str) -> None:
         full = self.scopes[-1].label(name)
@@ -211,30 +225,33 @@ class _Reader:
         elif not text.startswith((".pragma", ".alias", ".noreturn")) and ".func" not in text:
             raise Unsupported(f"directive {text.split(maxsplit=1)[0]}", Site(line, text, self.source.here))
 
-    def _header(self, text: str) -> dict[str, str]:
+    def _header(self, text: str, site: Site) -> dict[str, str]:
         """The head of a kernel or function, whose body follows; names that hold within."""
         if match := KERNEL.fullmatch(text):
+            self.body = match[1]
             self.kernels.append(_Head(match[1], len(self.instructions), match[2] or "", kernel=True))
             if clustered := CLUSTERED.search(match[3]):
                 raise Unsupported(f"directive .{clustered[1]}: clusters of blocks are not modelled")
             if found := THREADS.search(match[3]):
-                self.threads = int(found[1]) * int(found[2] or 1) * int(found[3] or 1)
-            self.parameters = list(_parameters(match[2] or ""))
+                threads = int(found[1]) * int(found[2] or 1) * int(found[3] or 1)
+                self.threads = THREADS_OF_BLOCK.check("threads of a block", threads, site)
+            self.parameters = list(_parameters(match[2] or "", site))
         elif match := FUNCTION.fullmatch(text):
             results, name, parameters, _ = match.groups()
+            self.body = name
             own: dict[str, str] = {}
-            names = [self._function_parameters(each or "", own) for each in (parameters, results)]
+            names = [self._function_parameters(each or "", own, site) for each in (parameters, results)]
             self.functions[name] = Function(name, len(self.instructions), *names)
             return own
         else:
             raise Unloadable(f"the head of a kernel can't be read: {text.splitlines()[0]}")
         return {}
 
-    def _function_parameters(self, text: str, own: dict[str, str]) -> tuple[str, ...]:
+    def _function_parameters(self, text: str, own: dict[str, str], site: Site) -> tuple[str, ...]:
         """Names of a function's own, which lie in each thread's local memory."""
-        items = list(_parameters(text))
+        items = list(_parameters(text, site))
         for item in items:
-            place = self.local.place(16, item.size)
+            place = self._room(Space.LOCAL, 16, item.size, site)
             own[item.name] = f"{item.name}#{self.scope_count + 1}"
             self.variables[own[item.name]] = Variable(item.name, Space.LOCAL, place, item.size)
         return tuple(own[item.name] for item in items)
@@ -245,9 +262,10 @@ class _Reader:
         bits = max(TYPES[kind].bits, 16) if TYPES[kind] is not Type.PRED else 1
         for name in names.split(","):
             stem, _, count = name.strip().partition("<")
-            many = int(count.rstrip("> ")) if count else 0
-            if many > MOST_REGISTERS:
-                raise Unloadable(f"line {line} declares {many} registers; up to {MOST_REGISTERS} are read")
+            many = int(count.rstrip("> ")) if count else 1
+            self.register_bytes += many * max(bits, 8) // 8
+            site = Site(line, f".reg .{kind} {name.strip()}")
+            REGISTER_BYTES.check("bytes of registers of a thread", self.register_bytes, site)
             every = [f"{stem}{number}" for number in range(many)] if count else [stem]
             for each in every:
                 index = self.registers.get(bits, 0)
@@ -262,18 +280,26 @@ class _Reader:
         align = int(found[1]) if found else TYPES[kind].bytes
         size = TYPES[kind].bytes * (int(count or 0) if count is not None else 1)
         raw = _contents(contents, TYPES[kind]) if contents else b""
-        place, where = self._place(space, align, max(size, len(raw)))
+        place, where = self._place(space, align, max(size, len(raw)), Site(line, match[0].partition("=")[0].strip()))
         known = self.scopes[-1].label(name)
         self.scopes[-1].variables[name] = known
         self.variables[known] = Variable(name, where, place, max(size, len(raw)), raw)
 
-    def _place(self, space: str, align: int, size: int) -> tuple[int, Space]:
+    def _place(self, space: str, align: int, size: int, site: Site) -> tuple[int, Space]:
+        ALIGNMENT.check("alignment", align, site)
         if space == "shared":
-            return self.shared.place(align, size), Space.SHARED
+            return self._room(Space.SHARED, align, size, site), Space.SHARED
         if space in {"local", "param"}:
-            return self.local.place(max(align, 8), size), Space.LOCAL
+            return self._room(Space.LOCAL, max(align, 8), size, site), Space.LOCAL
+        self._room(Space(space), align, size, site)
         self.globals += 1
         return self.globals - 1, Space(space)
+
+    def _room(self, space: Space, align: int, size: int, site: Site) -> int:
+        """Where a variable lies behind those before it."""
+        start = -(-self.room.get(space, 0) // align) * align
+        self.room[space] = ROOM[space].check(f"bytes of .{space.value} variables", start + size, site)
+        return start
 
     # -- instructions
 
@@ -328,8 +354,8 @@ class _Reader:
             variables=self.variables,
             functions=functions,
             threads=self.threads,
-            shared_bytes=self.shared.size,
-            local_bytes=-(-self.local.size // 16) * 16,
+            shared_bytes=self.room.get(Space.SHARED, 0),
+            local_bytes=-(-self.room.get(Space.LOCAL, 0) // 16) * 16,
             text=self.text,
         )
 
@@ -351,7 +377,7 @@ def _innermost(marked: str, labels: dict[str, int]) -> str:
     return next((each for each in tried if each in labels), name)
 
 
-def _parameters(text: str) -> Iterator[Parameter]:
+def _parameters(text: str, site: Site) -> Iterator[Parameter]:
     offset = 0
     for part in text.split(","):
         match = VARIABLE.fullmatch(POINTS_TO.sub("", part.strip()))
@@ -362,8 +388,9 @@ def _parameters(text: str) -> Iterator[Parameter]:
         _, attributes, kind, name, count, _ = match.groups()
         size = TYPES[kind].bytes * int(count or 1)
         found = ALIGNED.search(attributes) if count else None
-        align = int(found[1]) if found else TYPES[kind].bytes
+        align = ALIGNMENT.check("alignment", int(found[1]) if found else TYPES[kind].bytes, site)
         offset = -(-offset // align) * align
+        PARAMETER_BYTES.check("bytes of parameters", offset + size, site)
         yield Parameter(name, None if count else TYPES[kind], offset, size)
         offset += size
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from portkit.emulate.amdgcn.architecture import ALL, CDNA, RDNA, Generation
 from portkit.emulate.amdgcn.decode import Decoder, Step, Uses
 from portkit.emulate.amdgcn.isa import dual
-from portkit.emulate.amdgcn.operands import File, Type
+from portkit.emulate.amdgcn.operands import SCALARS, File, Type
 from portkit.emulate.amdgcn.program import Instruction, Program
 from portkit.emulate.core.findings import Unsupported, readable
 from portkit.emulate.core.vectors import Approximation
@@ -118,7 +118,16 @@ def compile_instruction(program: Program, instruction: Instruction) -> Compiled:
     except Unsupported as error:
         raise error if error.site else Unsupported(error.cause, instruction.site) from None
     decoder.finish()
+    _check_registers(program, instruction, decoder.uses)
     return Compiled(instruction, step, decoder.uses)
+
+
+def _check_registers(program: Program, instruction: Instruction, uses: Uses) -> None:
+    """Refuse registers that the architecture has not."""
+    most = {File.VECTOR: program.architecture.max_vgprs, File.SCALAR: SCALARS}
+    for file, index in uses.reads | uses.writes:
+        if not 0 <= index < most[file]:
+            raise Unsupported(f"{program.architecture.name} has no register {file.value}{index}", instruction.site)
 
 
 def _compile_dual(program: Program, instruction: Instruction, other: Instruction) -> Compiled:
