@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from told import told
+from told import output, told
 
 from portkit.model import Evidence, Launch, Platform, Record, Status
 from portkit.run.binaries.amdgcn_text import DOT, MFMA, WAVES, WMMA, allocated_registers
@@ -150,7 +150,7 @@ def main() -> int:
     """Write the rows and print the summary; 1 where LLVM's waves are not those of the rules."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="+", type=Path)
-    parser.add_argument("-o", "--output", type=Path, help="CSV file of all rows")
+    parser.add_argument("-o", "--output", type=output, help="CSV file of all rows")
     arguments = parser.parse_args()
     found = of_newest(rows(path) for path in arguments.reports)
     if arguments.output:

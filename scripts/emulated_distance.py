@@ -36,9 +36,10 @@ from tabulate import tabulate
 from told import seconds, told
 
 from portkit.analysis.distance import FINGERPRINT, ordinal, value
+from portkit.errors import HostError
 from portkit.model import DTYPE_BYTES, Cell, Evidence, Record
 from portkit.plan.expand import Emulate, Selection
-from portkit.run.benchmark import prepare
+from portkit.run.benchmark import Prepared, prepare
 from portkit.store.journal import read_blob, read_report
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -139,10 +140,17 @@ def beyond(found: Iterable[Apart]) -> list[str]:
 
 
 def run(folder: Path, target: str, seconds: float | None, options: Sequence[str]) -> None:
-    """Measure and emulate the quick tier at its small shapes."""
+    """Measure and emulate the quick tier at its small shapes.
+
+    Raises:
+        HostError: no GPU of the target is here, so that nothing could be compared, and emulated cells alone were not
+            asked for.
+    """
+    prepared = prepare(SUITE, tier="quick", selection=Selection((target,)), emulate=Emulate.ALL)
+    check_here(prepared, target, options)
     with tempfile.TemporaryDirectory() as at:
         matrix = Path(at) / "small.yaml"
-        matrix.write_text(_dumped(small(target, Path(at))), encoding="utf-8")
+        matrix.write_text(_dumped(small(prepared, target, Path(at))), encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "--benchmark", "-q", "-p", "no:cacheprovider", "--portkit-no-texts"]
         chosen = ["--portkit-matrix", str(matrix), "--portkit-target", target, "--portkit-emulate", "all"]
         plain = ["--portkit-baselines", "none", "--portkit-counters", "off", "--portkit-probe", "off"]
@@ -150,9 +158,25 @@ def run(folder: Path, target: str, seconds: float | None, options: Sequence[str]
         until([*command, *chosen, *plain, *report, *options], seconds)
 
 
-def small(target: str, folder: Path) -> dict[str, Any]:
+def check_here(prepared: Prepared, target: str, options: Sequence[str]) -> None:
+    """Refuse, before anything is emulated, what would leave nothing to compare.
+
+    Raises:
+        HostError: no GPU of the target is here, and no ``-k emulated`` says that it is another host's.
+    """
+    names = {device.target for device in prepared.devices}
+    if target not in names and not any(Evidence.EMULATED.value in option for option in options):
+        raise HostError(
+            f"no GPU of {target} is here, so no cell would be measured",
+            place="--run",
+            remedy=f"run it on such a host, name one of --target {', '.join(sorted(names))}"
+            if names
+            else "run it on such a host, or emulate alone with `-- -k emulated` and add that host's report",
+        )
+
+
+def small(prepared: Prepared, target: str, folder: Path) -> dict[str, Any]:
     """A matrix of the suite's quick tier whose shapes are the small ones."""
-    prepared = prepare(SUITE, tier="quick", selection=Selection((target,)), emulate=Emulate.ALL)
     kernels: dict[str, dict[str, Any]] = {}
     for planned in prepared.plan.cells:
         if planned.evidence is not Evidence.EMULATED or planned.excluded is not None:

@@ -13,6 +13,7 @@ The exit code is 2 where nothing can be counted.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import os
 import statistics
@@ -124,7 +125,12 @@ def counted_cases(profiler: Ncu) -> dict[int, list[tuple[float, float]]]:
 
 
 def main() -> int:
-    """Print the table."""
+    """Print the table; under the profiler, make the calls."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", action="store_true", help=argparse.SUPPRESS)  # what is profiled
+    if parser.parse_args().calls:
+        run_all()
+        return 0
     try:
         found = counted_cases(open_ncu(_architecture()))
     except HostError as error:
@@ -149,7 +155,4 @@ def _architecture() -> str:
 
 
 if __name__ == "__main__":
-    if "--calls" in sys.argv:
-        run_all()
-    else:
-        sys.exit(main())
+    sys.exit(main())

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import psutil
 from tabulate import tabulate
+from told import output, told
 
 from portkit.model import End, Header, Record
 from portkit.store.journal import read_report
@@ -59,7 +60,7 @@ def main() -> int:
     """Measure all, print the table; exit code 1 where a budget is broken."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--tier", default="quick", help="tier of the matrix (%(default)s)")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--json", type=output, help="also write the figures here")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         figures = measure_all(Path(folder), options.tier)
@@ -141,4 +142,4 @@ def copies(reports: Path, folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from bounded import split, until
 from tabulate import tabulate
-from told import told
+from told import output, told
 
 from portkit.model import DeviceProbe, Direction, Evidence, Record, Status
 from portkit.store.journal import Report, read_report
@@ -418,7 +418,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-k", default="", metavar="EXPRESSION", help="only these cells, as pytest takes it")
     parser.add_argument("--folder", type=Path, help="where the report goes; one there that is not whole goes on")
     parser.add_argument("--check", action="store_true", help="exit code 1 where a goal is not met")
-    parser.add_argument("-o", "--output", type=Path, help="a file for the table")
+    parser.add_argument("-o", "--output", type=output, help="a file for the table")
     own, options = split(arguments)
     chosen = parser.parse_args(own)
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="suite-goals-"))

@@ -6,6 +6,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from portkit.errors import PortkitError
 
@@ -38,3 +39,17 @@ def seconds(text: str) -> float:
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0; write one, as 60")
     return value
+
+
+def output(text: str) -> Path:
+    """A file to write, as ``argparse`` takes a type; so what can't be written is told before the work, not after it.
+
+    Raises:
+        argparse.ArgumentTypeError: its folder is not there, or it is a folder itself.
+    """
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"no folder {path.parent} is here for {path.name}; make it first")
+    return path

@@ -5,11 +5,13 @@ import dataclasses
 import json
 import math
 import struct
+from types import SimpleNamespace
 
 import factories
 import pytest
 from script_modules import script_module
 
+from portkit.errors import HostError
 from portkit.model import SAMPLES, Evidence
 from portkit.store.journal import Journal
 
@@ -81,3 +83,15 @@ def test_other_inputs_are_not_compared(script, tmp_path, capsys):
     assert apart(script, measured, emulated) == []
     assert script.main([str(measured), str(emulated)]) == 1
     assert "no cell was both" in capsys.readouterr().out
+
+
+def test_a_run_without_a_gpu_of_the_target_is_refused_but_for_emulated_cells_alone(script):
+    nothing, other = SimpleNamespace(devices=()), SimpleNamespace(devices=(SimpleNamespace(target="l4"),))
+    with pytest.raises(HostError, match="no GPU of h200 is here") as refused:
+        script.check_here(nothing, "h200", [])
+    assert "-k emulated" in refused.value.remedy
+    with pytest.raises(HostError) as refused:
+        script.check_here(other, "h200", ["-k", "softmax"])
+    assert refused.value.remedy.endswith("--target l4")
+    script.check_here(nothing, "h200", ["-k", "emulated and softmax"])
+    script.check_here(other, "l4", [])

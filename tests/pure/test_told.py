@@ -75,6 +75,21 @@ def test_limit_of_time(script):
     assert script.seconds("0.5") == 0.5
 
 
+def test_a_file_to_write_is_looked_at_before_the_work(script, tmp_path):
+    assert script.output(str(tmp_path / "table.md")) == tmp_path / "table.md"
+    with pytest.raises(argparse.ArgumentTypeError, match=r"no folder .*absent is here for table\.md; make it first"):
+        script.output(str(tmp_path / "absent" / "table.md"))
+    with pytest.raises(argparse.ArgumentTypeError, match="is a folder; name a file in it"):
+        script.output(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["builds_table", "measure_speed", "suite_goals"])
+def test_every_script_that_writes_does_so(name):
+    text = (SCRIPTS / f"{name}.py").read_text()
+    assert "type=output" in text
+    assert "sys.exit(told(" in text
+
+
 @pytest.mark.parametrize("name", READERS)
 def test_every_script_that_reads_reports_tells_it(name):
     text = (SCRIPTS / f"{name}.py").read_text()
