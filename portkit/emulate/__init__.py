@@ -6,6 +6,7 @@ from portkit.emulate.core.findings import Finding, Kind, Place, Site
 from portkit.emulate.core.launch import Counts, Descriptor, Emulation, Options, Pointer, Value
 from portkit.emulate.core.orders import in_every_order
 from portkit.emulate.core.schedule import Order
+from portkit.emulate.kept import KeptLaunches
 from portkit.emulate.vendors import ARCHITECTURES, run
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Descriptor",
     "Emulation",
     "Finding",
+    "KeptLaunches",
     "Kind",
     "Options",
     "Order",

@@ -24,11 +24,13 @@ class InstructionSet:
     architectures: frozenset[str]
     run: Run
     atomic: tuple[str, ...]  # parts of the names of atomic operations in the text
+    essence: Callable[[str, str], str] = lambda text, architecture: f"{architecture}\n{text}"
+    """What a run depends on, of a text and the architecture that a compiler made it for."""
 
 
 INSTRUCTION_SETS = (
     InstructionSet("amdgcn", frozenset(_AMD), _amdgcn.run, ("_atomic_",)),
-    InstructionSet("ptx", frozenset(_NVIDIA), _ptx.run, ("atom.", "red.")),
+    InstructionSet("ptx", frozenset(_NVIDIA), _ptx.run, ("atom.", "red."), _ptx.essence),
 )
 
 ARCHITECTURES: Mapping[str, InstructionSet] = {

@@ -92,6 +92,7 @@ class Recorder:
         self.configuration = ""  # that is tried
         self.gradients = False  # the cell is about the backward pass
         self.silent = False  # inside a benchmark of host code's own
+        self.chosen_only = False  # of an autotuner's configurations, only the first that can run is asked for
         self.call: TunedCall | None = None  # call of an autotuned kernel under way on an absent target
         self.calls: list[TunedCall] = []
         self.compile_seconds: dict[str, float] = {}  # cache hash → seconds, absent for cache hits

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,7 +25,7 @@ import torch
 import triton
 from packaging.version import Version
 
-from portkit.emulate import ARCHITECTURES, Emulation, Options, Order, Pointer, run
+from portkit.emulate import ARCHITECTURES, Emulation, KeptLaunches, Options, Order, Pointer, run
 from portkit.model import Build, Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status, Target
 from portkit.run.build import judge_build, missing_backend
 from portkit.run.capture import DryLaunch, Recorder, capture
@@ -37,6 +39,8 @@ from portkit.run.verify import worst_outcome
 
 NULLS = {"timing": "emulated: time is not modelled", "counters": "emulated: nothing is counted"}
 
+KEPT = "PORTKIT_KEPT_LAUNCHES"
+
 _ORDERS = (Order.CONVERGED, Order.SEEDED, Order.SEEDED)
 """Orders of the first calls in turn; later ones take the first, which is the fastest."""
 
@@ -48,6 +52,12 @@ _ORDER_DEPENDENT = Outcome(
 
 
 _BUILT = Outcome(Status.BUILT)
+
+
+def kept_launches() -> KeptLaunches | None:
+    """The folder that ``PORTKIT_KEPT_LAUNCHES`` names, if it names one; an equal launch is then taken from there."""
+    folder = os.environ.get(KEPT)
+    return KeptLaunches(Path(folder)) if folder else None
 
 
 def compiler_fences_copies() -> bool:
@@ -78,11 +88,14 @@ class Emulator:
     lane_instructions: int = 0
     atomic: bool = False  # whether any kernel has atomic operations, whose order may show in sums
     found: list[Outcome] = field(default_factory=list)
+    kept: KeptLaunches | None = field(default_factory=kept_launches)
 
     def begin(self) -> None:
         """Forget the cell before."""
         self.calls, self.launches, self.lane_instructions, self.atomic = 0, 0, 0, False
         self.found = []
+        if self.kept:
+            self.kept.taken = 0
 
     def counting(self, case: KernelCase) -> KernelCase:
         """The case, whose calls are counted from here on."""
@@ -119,7 +132,7 @@ class Emulator:
         if scratch := getattr(meta, "global_scratch_size", 0):
             size = scratch * math.prod(grid) * getattr(meta, "num_ctas", 1)
             values.append(Pointer(np.zeros(size, np.uint8), written=False, name="global scratch"))
-        return run(
+        return (self.kept.run if self.kept else run)(
             text,
             architecture,
             grid,
@@ -159,8 +172,14 @@ class Emulator:
         """What ran and what was seen, in words."""
         seen = f"{len(self.texts)} findings" if self.found else "nothing found"
         return (
-            f"instruction interpreter: {seen} in {self.launches} launches, {self.lane_instructions:,} lane-instructions"
+            f"instruction interpreter: {seen} in {self.launches} launches{self._taken}, "
+            f"{self.lane_instructions:,} lane-instructions"
         )
+
+    @property
+    def _taken(self) -> str:
+        taken = self.kept.taken if self.kept else 0
+        return f" ({taken} of them equal to others, which were executed)" if taken else ""
 
 
 class _EmulatedLaunch(DryLaunch):
@@ -200,6 +219,7 @@ class _Launches:
         """The build of the launches; as for a compiled cell, nothing launched is no build."""
         idle, fatal = self.recorder.idle, self.recorder.fatal()
         build = self.recorder.take()
+        self.recorder.chosen_only = True  # later calls are recorded by nobody
         self.outcome = judge_build(build, fatal, idle)
         return build
 
@@ -237,6 +257,7 @@ def emulate_cell(case: KernelCase, cell: Cell, emulator: Emulator, recorder: Rec
     torch.set_num_threads(1)  # small tensors; other workers have the other cores
     emulator.begin()
     recorder.clear()
+    recorder.chosen_only = False
     launches = _Launches(recorder)
     try:
         result = _judged(blank, evaluate(case, cell, _runner(launches), seed=seed), launches.outcome, emulator)

@@ -3,7 +3,8 @@
 On a GPU that is present, the trials are marked; the launch after them is what runs. On an
 absent one nothing has a time: every configuration is built, as a trial, each time the
 kernel is called, and the launch after the trials, in a configuration that nobody chose, is
-left out. A configuration that the autotuner would skip (over a limit, a failed static
+left out. Where launches are emulated, that is the first one that can run, and calls whose builds nobody records
+build it alone. A configuration that the autotuner would skip (over a limit, a failed static
 assertion, refused by ptxas) costs only itself; what it would not skip ends the call there
 too, and so decides the cell, though all other configurations are built.
 
@@ -62,6 +63,7 @@ class TrialRecorder(Protocol):
     call: TunedCall | None
     configuration: str
     calls: list[TunedCall]
+    chosen_only: bool  # nobody asks for the other configurations' builds
 
     @property
     def forward(self) -> bool:
@@ -97,6 +99,8 @@ def follow_absent(recorder: TrialRecorder) -> None:
 
     def bench_one(tuner: Any, *args: Any, config: Config, **meta: Any) -> list[float]:
         errors.clear()
+        if recorder.chosen_only and recorder.call and recorder.call.usable:
+            return [_FAILED] * 3
         with _trial(recorder, configuration_text(config)) as call:
             try:
                 times: list[float] = bench(tuner, *args, config=config, **meta)

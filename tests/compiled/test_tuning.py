@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+import triton.testing
+from triton.runtime.autotuner import Autotuner
 from workshop import cell_of
 
 from portkit.model import Stage, Status
+from portkit.run.capture import Recorder
+from portkit.run.tuning import follow_absent
+from portkit.targets.catalog import load_catalog
 
 ON_BOTH = ("some_over_a_limit", "all_over_a_limit", "pruned_by_the_target")
 ON_H200 = (
@@ -127,3 +134,29 @@ def test_times_can_be_printed_but_decide_nothing(built):
     assert decided.outcome.status is Status.CAPTURE_FAILED
     assert "decides by a measured time" in decided.outcome.message
     assert "cases/tuned.py:" in decided.outcome.message
+
+
+@pytest.mark.parametrize(("chosen_only", "tried"), [(False, ["A=1", "A=2", "A=3"]), (True, ["A=1", "A=2"])])
+def test_of_a_call_that_nobody_records_only_the_first_usable_configuration_is_built(monkeypatch, chosen_only, tried):
+    recorder, seen = Recorder(load_catalog().get("h200")), []
+    recorder.chosen_only = chosen_only
+
+    def bench(tuner, *, config):
+        seen.append(recorder.configuration.split()[0])
+        launch = SimpleNamespace(limits_broken=("too much",) if len(seen) == 1 else ())
+        recorder.call.launches.append(launch)
+        return [1.0]
+
+    def run(tuner):
+        return [Autotuner._bench(tuner, config=each) for each in tuner.configs]
+
+    for name, value in {"run": run, "_bench": bench, "do_bench": None}.items():  # whatever is set is undone
+        monkeypatch.setattr(Autotuner, name, value, raising=False)
+    for name in [each for each in vars(triton.testing) if each.startswith("do_bench")]:
+        monkeypatch.setattr(triton.testing, name, None)
+    follow_absent(recorder)
+    tuner = SimpleNamespace(configs=[triton.Config({"A": n}) for n in (1, 2, 3)], cache={})
+    times = Autotuner.run(tuner)
+    assert seen == tried
+    assert times[0] == [float("inf")] * 3  # over a limit
+    assert times[1][0] < float("inf")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import struct
 from collections.abc import Callable, Sequence
@@ -158,32 +159,27 @@ class Buffers:
 
     def __init__(self, arguments: Sequence[tuple[str, Value]], extra: Sequence[Contents] = ()) -> None:
         self._pointers = {n: _pointer(name, v) for n, (name, v) in enumerate(arguments) if _is_buffer(v)}
-        self._extents = _merge([_extent(pointer) for pointer in self._pointers.values()])
+        found, self._extents = _placed(list(self._pointers.values()))
+        self._places = dict(zip(self._pointers, found, strict=True))
         self._first = len(extra)
         self.memory = Memory([*extra, *map(self._contents, self._extents)])
 
     def address(self, argument: int) -> int:
         """Address that the kernel gets for a pointer argument."""
-        pointer = self._pointers[argument]
-        place = self._extent_of(pointer)
+        pointer, place = self._pointers[argument], self._places[argument]
         start = self._extents[place].start
         return self.memory.allocations[self._first + place].address + _start(pointer.buffer) - start + pointer.offset
 
     def write_back(self) -> None:
         """Copy emulated memory, and which of it is written, into the caller's arrays."""
-        for pointer in self._pointers.values():
-            place = self._extent_of(pointer)
+        for number, pointer in self._pointers.items():
+            place = self._places[number]
             at = _start(pointer.buffer) - self._extents[place].start
             target = _bytes(pointer.buffer)
             target[:] = self.memory.view(self._first + place)[at : at + target.size]
             flags = self.memory.written_of(self._first + place)
             if isinstance(pointer.written, np.ndarray) and flags is not None:
                 pointer.written[:] = flags[at : at + target.size]
-
-    def _extent_of(self, pointer: Pointer) -> int:
-        """Number of the extent that holds a buffer; extents are sorted and apart."""
-        start = _start(pointer.buffer)
-        return max(number for number, item in enumerate(self._extents) if item.start <= start)
 
     def _contents(self, extent: _Extent) -> Contents:
         alone = [pointer for pointer in self._pointers.values() if _extent(pointer) == extent]
@@ -226,6 +222,25 @@ def _start(array: NDArray[Any]) -> int:
 def _extent(pointer: Pointer) -> _Extent:
     start = _start(pointer.buffer)
     return _Extent(start, start + pointer.buffer.nbytes, pointer.name or "buffer")
+
+
+def places(pointers: Sequence[Pointer]) -> list[tuple[int, int]]:
+    """Of each buffer: the allocation that it gets, and the byte of it where the buffer begins."""
+    found, extents = _placed(pointers)
+    starts = [_start(pointer.buffer) for pointer in pointers]
+    return [(place, start - extents[place].start) for place, start in zip(found, starts, strict=True)]
+
+
+def _placed(pointers: Sequence[Pointer]) -> tuple[list[int], list[_Extent]]:
+    """Number of the extent of each buffer, and extents in the order of their first buffers.
+
+    So where the host has its memory decides nothing.
+    """
+    joined = _merge([_extent(pointer) for pointer in pointers])
+    starts = [extent.start for extent in joined]
+    found = [bisect.bisect_right(starts, _start(pointer.buffer)) - 1 for pointer in pointers]
+    order = list(dict.fromkeys(found))
+    return [order.index(each) for each in found], [joined[each] for each in order]
 
 
 def _merge(extents: list[_Extent]) -> list[_Extent]:

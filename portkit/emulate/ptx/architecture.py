@@ -17,6 +17,9 @@ NEWEST_VERSION = (9, 4)
 NUMBERS = (75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121)
 """Compute capabilities that can be emulated."""
 
+GENERATIONS = (75, 80, 90, 100, 120)
+"""The first of each, where what the emulator makes of a text changes."""
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -30,6 +33,11 @@ class Architecture:
     def name(self) -> str:
         """As targets name it, without the letter of features."""
         return f"sm_{self.number}"
+
+    @property
+    def generation(self) -> int:
+        """First architecture of those whose matrix instructions compute alike: see ``matrix.models``."""
+        return max(first for first in GENERATIONS if first <= self.number)
 
     @property
     def tensor_memory(self) -> bool:

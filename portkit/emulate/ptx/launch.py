@@ -6,6 +6,7 @@ Source: PTX ISA, "Kernel Function Parameters" and "State Spaces".
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -36,6 +37,8 @@ from portkit.emulate.ptx.program import Parameter, Program
 
 _PARAMETERS = "kernel parameters"
 """What the driver keeps in memory, before the caller's buffers."""
+
+_TARGET = re.compile(r"^\.target .*$", re.MULTILINE)
 
 
 @functools.lru_cache(maxsize=64)
@@ -154,6 +157,16 @@ def run(
         lambda: Launch(_code_for(text, architecture), grid, values, waves, shared_bytes, options or Options()),
         lambda: judged(text),
     )
+
+
+def essence(text: str, architecture: str) -> str:
+    """What a run depends on, of a text that the assembler took for an architecture.
+
+    Its ``.target`` says which instructions there are, which the assembler has seen to, and how products are summed,
+    which is the same in a generation.
+    """
+    generation = architecture_of(architecture).generation if "mma" in text else None
+    return f"{generation}\n{_TARGET.sub('', text, count=1)}"
 
 
 def _code_for(text: str, architecture: str) -> Code:

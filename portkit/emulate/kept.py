@@ -1,0 +1,140 @@
+"""Launches that were executed before, kept so that an equal one need not be.
+
+A launch is a function of its text, its arguments and their memory, and the order of waves; the architecture counts as
+far as the instruction set says (:attr:`portkit.emulate.vendors.InstructionSet.essence`). So variants, SKUs and
+architectures whose kernels come out the same share one execution. Only launches without a finding are kept, with what
+they wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from portkit.emulate.core.bytestore import Bytes
+from portkit.emulate.core.launch import Counts, Descriptor, Emulation, Options, Pointer, Value, places
+from portkit.emulate.vendors import ARCHITECTURES, run
+from portkit.model import Outcome, Status
+
+PASSED = Outcome(Status.PASSED)
+_COUNTS = "counts"
+_DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
+"""What reading a file raises that another process has not written to its end, or that the disk lost."""
+
+
+@functools.cache
+def emulator_digest() -> str:
+    """Of the emulator's own files, and NumPy: another emulator may come to another result."""
+    folder = Path(__file__).parent
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    digest = hashlib.blake2b(np.__version__.encode(), digest_size=16)
+    for path in files:
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+@dataclass
+class KeptLaunches:
+    """A folder of launches; several processes may use it."""
+
+    folder: Path
+    taken: int = 0  # launches that were not executed
+
+    def run(
+        self,
+        text: str,
+        architecture: str,
+        grid: Sequence[int],
+        values: Sequence[Value],
+        waves: int | None = None,
+        shared_bytes: int = 0,
+        options: Options | None = None,
+    ) -> Emulation:
+        """What :func:`portkit.emulate.run` does and returns, taken from the folder where an equal launch is there."""
+        pointers = [each for each in map(_pointer, values) if each is not None]
+        before = [hashlib.blake2b(_bytes(each)).digest() for each in pointers]
+        what = (_essence(text, architecture), tuple(grid), waves, shared_bytes, options, emulator_digest())
+        arguments = (*map(_form, values), *places(pointers), *map(_written, pointers), *before)
+        name = hashlib.blake2b(repr((what, arguments)).encode(), digest_size=20).hexdigest()
+        path = self.folder / name[:2] / f"{name[2:]}.npz"
+        if (counts := _restore(path, pointers)) is not None:
+            self.taken += 1
+            return Emulation(PASSED, counts=counts)
+        done = run(text, architecture, grid, values, waves, shared_bytes, options)
+        if done.outcome.status is Status.PASSED and not done.findings and not done.said:
+            _keep(path, done.counts, pointers, before)
+        return done
+
+
+def _essence(text: str, architecture: str) -> str:
+    known = ARCHITECTURES.get(architecture)
+    return known.essence(text, architecture) if known else text
+
+
+def _pointer(value: Value) -> Pointer | None:
+    if isinstance(value, Descriptor):
+        return value.pointer
+    return Pointer(value) if isinstance(value, np.ndarray) else value if isinstance(value, Pointer) else None
+
+
+def _form(value: Value) -> object:
+    """A value without the memory behind it."""
+    pointer = _pointer(value)
+    if pointer is None:
+        return type(value).__name__, repr(value)
+    encoded = value.encode(0) if isinstance(value, Descriptor) else b""
+    return pointer.offset, pointer.buffer.nbytes, encoded
+
+
+def _bytes(pointer: Pointer) -> Bytes:
+    return pointer.buffer.reshape(-1).view(np.uint8)
+
+
+def _written(pointer: Pointer) -> object:
+    flags = pointer.written
+    return hashlib.blake2b(np.packbits(flags).tobytes()).digest() if isinstance(flags, np.ndarray) else flags
+
+
+def _restore(path: Path, pointers: Sequence[Pointer]) -> Counts | None:
+    """Write what a kept launch wrote; None where there is none, and nothing was written then."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            kept = {name: file[name] for name in file.files}
+        instructions, lane_instructions, workgroups = map(int, kept.pop(_COUNTS))
+    except _DAMAGED:
+        return None
+    for name, data in kept.items():
+        pointer = pointers[int(name[1:])]
+        if name[0] == "b":
+            _bytes(pointer)[:] = data
+        elif isinstance(pointer.written, np.ndarray):
+            pointer.written[:] = np.unpackbits(data, count=pointer.written.size).view(np.bool_)
+    return Counts(instructions, lane_instructions, workgroups)
+
+
+def _keep(path: Path, counts: Counts, pointers: Sequence[Pointer], before: Sequence[bytes]) -> None:
+    """Keep what a launch changed; a folder that can't be written keeps nothing."""
+    changed = dict(_changed(pointers, before))
+    changed[_COUNTS] = np.array([counts.instructions, counts.lane_instructions, counts.workgroups])
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            np.savez(file, allow_pickle=False, **changed)
+        os.replace(file.name, path)  # noqa: PTH105 (as atomic as it gets)
+
+
+def _changed(pointers: Sequence[Pointer], before: Sequence[bytes]) -> Iterator[tuple[str, np.ndarray]]:
+    for number, (pointer, digest) in enumerate(zip(pointers, before, strict=True)):
+        if hashlib.blake2b(_bytes(pointer)).digest() != digest:
+            yield f"b{number}", _bytes(pointer)
+        if isinstance(pointer.written, np.ndarray):
+            yield f"w{number}", np.packbits(pointer.written)
