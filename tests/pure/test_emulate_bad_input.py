@@ -81,7 +81,7 @@ def test_the_good_text_runs():
         (
             lambda text: text.replace(".size:           8", ".size:           99999999999", 1),
             "launch_error",
-            "`.kernarg_segment_size: 16`: end of x: 99999999999, where 0 to 16 are possible",
+            "`.kernarg_segment_size: 16`: .size of x: 99999999999, where 0 to 16 are possible",
         ),
         (
             lambda text: text.replace(".max_flat_workgroup_size: ", ".max_flat_workgroup_size: 1000000"),

@@ -1,6 +1,7 @@
 """What PTX threads do beside arithmetic: lanes, barriers, branches, memory, atomics, calls, and what is found there."""
 
 import numpy as np
+import ptx_text
 import pytest
 from ptx_probe import execute, kernel, pairs, results_of
 
@@ -394,3 +395,24 @@ def test_dot_products_of_shorts_and_bytes():
     given[0] = [0x0002_FFFF, 0x0403_0201]
     got = results_of("dp2a.lo.s32.u32 %o0, %a0, %a1, 10;\ndp2a.hi.u32.u32 %o1, %a0, %a1, 0;", given)
     assert got[0, :2].tolist() == [-1 * 1 + 2 * 2 + 10, 0xFFFF * 3 + 2 * 4]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "mov.b64 %rd6, p1; cvta.param.u64 %rd7, %rd6; ld.u64 %rd8, [%rd7];",
+        "mov.b32 %r5, p1; cvt.u64.u32 %rd6, %r5; cvta.param.u64 %rd7, %rd6; ld.u64 %rd8, [%rd7];",  # as from Triton 3.9
+        "mov.b32 %r5, p0; ld.param.u64 %rd8, [%r5+8];",
+    ],
+)
+def test_addresses_of_parameters(lines):
+    """By registers of either width the second parameter is read, which is the address of the result."""
+    found = np.zeros(32, np.uint32)
+    store_there = "mul.wide.u32 %rd20, %r92, 4; add.u64 %rd21, %rd8, %rd20; st.global.b32 [%rd21], %r92;"
+    ptx_text.passes(ptx_text.text(f"{lines}\n{store_there}"), np.zeros(4, np.uint32), found)
+    assert np.array_equal(found, np.arange(32))
+
+
+def test_addresses_of_global_memory_take_64_bits():
+    damaged = ptx_text.text("mov.b32 %r5, table;").replace(".visible", ".global .b32 table[4];\n.visible", 1)
+    assert "32 bits for the address of table" in ptx_text.launch(damaged, np.zeros(4, np.uint32)).outcome.message

@@ -314,6 +314,7 @@ def _check_arguments(kernel: Mapping[str, Any], site: Site | None) -> None:
     for number, entry in enumerate(kernel.get(".args") or []):
         argument = _argument(number, entry)
         held.check(f".offset of {argument.name}", argument.offset, site)
+        held.check(f".size of {argument.name}", argument.size, site)
         held.check(f"end of {argument.name}", argument.offset + argument.size, site)
 
 

@@ -180,8 +180,10 @@ class Decoder:
             return lambda machine: special(machine).astype(dtype, copy=False)
         if symbol.name == "WARP_SZ":
             return lambda machine: kind.dtype.type(32)
-        address = self.symbol_address(symbol)
-        return lambda machine: kind.dtype.type(address(machine))
+        address, mask = self.symbol_address(symbol), (1 << kind.bits) - 1
+        if kind.bits < Type.U64.bits and self.space_of(symbol) in {Space.GLOBAL, Space.CONSTANT}:
+            raise self.unsupported(f"{kind.bits} bits for the address of {symbol.name}")
+        return lambda machine: kind.dtype.type(address(machine) & mask)
 
     def symbol_address(self, symbol: Symbol) -> Callable[[Machine], int]:
         """Address of a variable in its space, or of a parameter in memory."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from portkit.emulate.core.bytestore import Words
 from portkit.emulate.core.findings import Site
+from portkit.emulate.core.memory import BASE
 from portkit.emulate.ptx.decode import Decoder, Read, ReadOffsets, Step
 from portkit.emulate.ptx.isa.control import nothing
 from portkit.emulate.ptx.isa.registry import Entry
@@ -58,11 +59,12 @@ def access_hints(decoder: Decoder) -> bool:
 
 def _location(decoder: Decoder, operand: Operand, space: Space) -> tuple[Space, ReadOffsets]:
     """Parameters of the kernel lie in memory, those of functions in each thread's own."""
+    at = decoder.address(operand)
     if space is Space.PARAMETER and isinstance(operand, Address):
-        if isinstance(operand.base, Symbol) and decoder.space_of(operand.base) is Space.LOCAL:
-            return Space.LOCAL, decoder.address(operand)
-        return Space.GLOBAL, decoder.address(operand)
-    return space, decoder.address(operand)
+        if isinstance(operand.base, Symbol):
+            return Space.LOCAL if decoder.space_of(operand.base) is Space.LOCAL else Space.GLOBAL, at
+        return Space.GLOBAL, lambda machine: at(machine) | np.int64(BASE)
+    return space, at
 
 
 def load_words(machine: Machine, site: Site, space: Space, at: Array, size: int) -> Words:
@@ -187,7 +189,10 @@ _WINDOWS = {Space.SHARED: SHARED_WINDOW, Space.LOCAL: LOCAL_WINDOW}
 
 
 def _convert_address(decoder: Decoder) -> Step:
-    """cvta: between the addresses of a space and generic ones."""
+    """cvta: between the addresses of a space and generic ones.
+
+    Of a parameter they differ in the upper half, which code of 32 bits leaves away.
+    """
     decoder.need(2)
     back = decoder.has("to")
     space = space_of(decoder)
@@ -197,6 +202,8 @@ def _convert_address(decoder: Decoder) -> Step:
     read: Read = decoder.read(named, kind)
     write = decoder.write(decoder.operands[0], kind)
     window = _WINDOWS.get(space)
+    if space is Space.PARAMETER and not back and kind is Type.U64:
+        return lambda machine: write(machine, read(machine) | np.uint64(BASE))
     if window is None:
         return lambda machine: write(machine, read(machine))
     if kind.bits != Type.U64.bits:
