@@ -35,6 +35,7 @@ from portkit.run.binaries.amdgcn_text import allocated_registers, assembly_figur
 from portkit.run.grids import Grid, broken_grid, whole
 from portkit.run.hints import ignored_hints
 from portkit.run.loaded import ask_driver
+from portkit.run.locks import one_builder
 from portkit.run.miscompiled import missing_parts
 from portkit.run.shim import Answers, ClaimDevice, LaunchRefusedError
 from portkit.run.signals import read_signals
@@ -235,9 +236,10 @@ class Recorder:
         def compile(src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
             name = getattr(src, "name", "kernel")
             self.on_compile(f"{name} ({self.configuration})" if self.configuration else name)
-            start = time.perf_counter()
             try:
-                kernel = original(src, target=target, options=options, **rest)
+                with one_builder(f"{src.hash() if hasattr(src, 'hash') else src} {target} {options}"):
+                    start = time.perf_counter()
+                    kernel = original(src, target=target, options=options, **rest)
             finally:
                 self.on_compiled()
             if kernel.hash not in self._hits:
