@@ -17,35 +17,27 @@ reports, which it reads next time. Exit code 1 where a cell is wrong, with ``--c
 from __future__ import annotations
 
 import argparse
-import csv
-import enum
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from bounded import split, until
-from packaging.specifiers import SpecifierSet
 from tabulate import tabulate
-from told import seconds, told
+from tier_table import LEFT, MESSAGE, State, add_options, counts, expected, read_lines, state_of_today, write_lines
+from told import told
 
-from portkit.errors import ReportError
-from portkit.model import CaseDeclaration, Cell, Direction, Evidence, Matrix, PlannedCell, Record, Status
+from portkit.model import CaseDeclaration, Cell, Direction, Evidence, PlannedCell, Record, Status
 from portkit.plan.expand import Emulate, Selection
 from portkit.plan.matrix_format import parse_shape
 from portkit.run.benchmark import Prepared, prepare
 from portkit.store.journal import read_report
 
-ROOT = Path(__file__).resolve().parent.parent
-SUITE = ROOT / "suite.yaml"
 TARGETS = "mi300x,mi355x,rx7900xtx,rx9070xt,t4,a100,rtx3090,rtx4090,h200,b200,b300,rtx5090"
 UNANSWERED = "UnknownPropertyError"
 """What begins the message where host code asked for what the catalogue does not know of a target."""
-MESSAGE = 100
-"""Characters of a message that a table keeps."""
 
 
 @dataclass(frozen=True)
@@ -62,23 +54,8 @@ Found = dict[Cell, dict[tuple[str, str], Judged]]
 """Cell → source and version of Triton → what became of it."""
 
 
-class State(enum.StrEnum):
-    """Where a cell stands."""
-
-    PASSED = "passed"
-    EXPECTED = "as expected"
-    UNKNOWN = "not in the catalogue"
-    WRONG = "wrong"
-    EARLIER = "earlier source"  # of which it was right
-    EARLIER_WRONG = "earlier, wrong"
-    NEVER = "never"
-
-
 WORST_FIRST = (State.WRONG, State.UNKNOWN, State.EXPECTED, State.PASSED)
 """Of what several versions of Triton gave, what decides."""
-
-LEFT = frozenset({State.WRONG, State.NEVER, State.EARLIER, State.EARLIER_WRONG})
-"""States whose cells are to run."""
 
 
 @dataclass(frozen=True)
@@ -116,13 +93,9 @@ def read(paths: Iterable[Path]) -> Found:
 
 
 def _of_table(path: Path) -> Iterator[tuple[Cell, Judged]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = csv.DictReader(file)
-        if rows.fieldnames != [each.name for each in fields(Line)]:
-            raise ReportError("is no table of emulated_tier.py", place=str(path), remedy="name one that -o wrote")
-        for line in (Line(**row) for row in rows):
-            for cell in line.cells:
-                yield cell, Judged(line.status, line.source_hash, line.triton, line.message)
+    for line in read_lines(path, Line, "emulated_tier.py"):
+        for cell in line.cells:
+            yield cell, Judged(line.status, line.source_hash, line.triton, line.message)
 
 
 def _of_report(path: Path) -> Iterator[tuple[Cell, Judged]]:
@@ -151,29 +124,16 @@ def states(prepared: Prepared, found: Found) -> dict[PlannedCell, State]:
 
 def _state(planned: PlannedCell, judged: Iterable[Judged], source_hash: str, prepared: Prepared) -> State:
     every = [(each.source_hash == source_hash, _state_of(planned, each, prepared)) for each in judged]
-    today = {state for is_today, state in every if is_today}
-    if today:
-        return next(state for state in WORST_FIRST if state in today)
-    if not every:
-        return State.NEVER
-    return State.EARLIER_WRONG if every[-1][1] is State.WRONG else State.EARLIER
+    earlier = every[-1][1] if every else None
+    return state_of_today({state for is_today, state in every if is_today}, earlier, WORST_FIRST)
 
 
 def _state_of(planned: PlannedCell, judged: Judged, prepared: Prepared) -> State:
     if judged.status == Status.PASSED.value:
         return State.PASSED
-    if judged.status == _expected(planned, judged.triton, prepared.matrix):
+    if judged.status == expected(planned, planned.evidence, judged.triton, prepared.matrix):
         return State.EXPECTED
     return State.UNKNOWN if judged.message.startswith(UNANSWERED) else State.WRONG
-
-
-def _expected(planned: PlannedCell, triton: str, matrix: Matrix) -> Status | None:
-    """The gap of a cell that the matrix knows of with a version of Triton, which need not be this host's."""
-    for rule in matrix.expectations:
-        versions = SpecifierSet(rule.select.triton or "")
-        if rule.select.matches(planned.cell, planned.evidence) and versions.contains(triton, prereleases=True):
-            return rule.status
-    return None
 
 
 def table(of: Mapping[PlannedCell, State], prepared: Prepared) -> str:
@@ -184,8 +144,7 @@ def table(of: Mapping[PlannedCell, State], prepared: Prepared) -> str:
 
 
 def _counts(of: Mapping[PlannedCell, State], targets: set[str]) -> tuple[int, ...]:
-    counts = Counter(state for planned, state in of.items() if planned.cell.target in targets)
-    return (counts.total(), *(counts[state] for state in State))
+    return counts(state for planned, state in of.items() if planned.cell.target in targets)
 
 
 def wrong(of: Mapping[PlannedCell, State], found: Found, sources: Mapping[str, CaseDeclaration]) -> Iterator[str]:
@@ -217,10 +176,7 @@ def _line(planned: PlannedCell, judged: Judged) -> Line:
 
 def write(path: Path, rows: Iterable[Line]) -> None:
     """The table as CSV."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([each.name for each in fields(Line)])
-        writer.writerows(astuple(row) for row in rows)
+    write_lines(path, Line, rows)
 
 
 def left(of: Mapping[PlannedCell, State]) -> list[PlannedCell]:
@@ -265,14 +221,9 @@ def _found(chosen: argparse.Namespace) -> Found:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="reports, and tables of this script")
-    parser.add_argument("--matrix", type=Path, default=SUITE, help="(suite.yaml)")
-    parser.add_argument("--tier", default="full", help="(%(default)s)")
+    add_options(parser, "reports, and tables of this script")
     parser.add_argument("--target", default=TARGETS, help="names, with commas between (%(default)s)")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run what is left; where the reports go")
-    parser.add_argument("--seconds", type=seconds, help="how long at most (no limit)")
-    parser.add_argument("--check", action="store_true", help="exit code 1 also where a cell is not judged")
-    parser.add_argument("-o", "--output", type=Path, help="a CSV file for the verdicts")
     return parser
 
 

@@ -13,21 +13,44 @@ from typing import Any
 import torch
 
 from portkit.model import Build, Cell, Direction, KernelCase, Outcome, Stage, Status, Verdict, Work
-from portkit.run.calls import Upstream, upstream_for
+from portkit.run.calls import Results, Upstream, upstream_for
 from portkit.run.classify import describe, failing_line
 from portkit.run.families import Families, run_families
 from portkit.run.fingerprint import fingerprint
 from portkit.run.guards import same_bits
 from portkit.run.inputs import InputMaker, hash_tensors
-from portkit.run.reference import ReferenceMaker, unfused
+from portkit.run.reference import Reference, ReferenceMaker, unfused
 from portkit.run.tree import map_tensors
 from portkit.run.verify import Run, judge, worst_outcome
 from portkit.run.watched import GuardedStage, Observe, Ran, Runner, StageFailed, run_fused, settle
 
-__all__ = ["Evaluation", "Observe", "Runner", "StageFailed", "evaluate", "run_unjudged", "work_of"]
+__all__ = [
+    "Evaluation",
+    "Given",
+    "Observe",
+    "Runner",
+    "StageFailed",
+    "evaluate",
+    "given_for",
+    "run_unjudged",
+    "work_of",
+]
 
 RUNS = 3
 """Calls of the fused function on the same inputs, compared bit by bit."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Inputs of a cell and what its results are judged by: the same for all variants."""
+
+    inputs: dict[str, Any]
+    input_hash: str
+    upstream: Upstream
+    reference: Reference
+    margins: dict[int, torch.Tensor]
+    stale: Results
+    baseline: Results
 
 
 @dataclass(frozen=True)
@@ -44,8 +67,8 @@ class Evaluation:
     nulls: dict[str, str]  # what of the verdict is unknown, and why
 
 
-def evaluate(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> Evaluation:
-    """Run and judge one cell, forward or backward, and its input families.
+def given_for(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> Given:
+    """Make the inputs of a cell and run what is no part of its variant: float64 reference and unfused chain.
 
     Raises:
         StageFailed: a stage raised; carries the cell's outcome.
@@ -64,16 +87,35 @@ def evaluate(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> Eval
         stale = maker.like(reference, _other_inputs(case, cell, runner, seed), upstream)
     with GuardedStage(Stage.REFERENCE, Status.BASELINE_FAILED, explain):
         baseline = settle(unfused(case, cell, inputs, upstream))
+    return Given(inputs, input_hash, upstream, reference, margins, stale, baseline)
+
+
+def evaluate(case: KernelCase, cell: Cell, runner: Runner, *, seed: int, given: Given | None = None) -> Evaluation:
+    """Run and judge one cell, forward or backward, and its input families.
+
+    Args:
+        case: the case.
+        cell: a cell of it.
+        runner: how it runs.
+        seed: of the inputs.
+        given: of a cell that differs in its variant alone; made anew unless given.
+
+    Raises:
+        StageFailed: a stage raised; carries the cell's outcome.
+    """
+    explain = runner.explain
+    given = given or given_for(case, cell, runner, seed=seed)
+    inputs, upstream = given.inputs, given.upstream
     with GuardedStage(Stage.RUN, Status.LAUNCH_ERROR, explain):
         ran, repeatable = _run_repeatedly(case, cell, inputs, upstream, runner)
     with GuardedStage(Stage.VERIFY, Status.CAPTURE_FAILED, explain):
         run = Run(
-            input_hash=input_hash,
+            input_hash=given.input_hash,
             fused=ran.results,
-            unfused=baseline,
-            reference=reference,
-            stale=stale,
-            margins=margins,
+            unfused=given.baseline,
+            reference=given.reference,
+            stale=given.stale,
+            margins=given.margins,
             beside=ran.beside,
             changed=ran.changed,
             repeatable=repeatable,
@@ -81,7 +123,7 @@ def evaluate(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> Eval
             truncates=runner.truncates,
         )
         verdict, outcome = judge(case, cell, run)
-        printed = fingerprint(ran.results.named, input_hash)
+        printed = fingerprint(ran.results.named, given.input_hash)
     families = run_families(case, cell, runner, seed)
     return Evaluation(
         inputs,

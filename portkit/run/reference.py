@@ -8,7 +8,10 @@ The reference is made
 1. whole, on the cell's device, where that is at most half of the memory that is free;
 2. in slices of rows, for a case that names its ``row_inputs``, where the outputs alone fit;
 3. on some rows, spread evenly from the first to the last, where they do not;
-4. whole, in the host's memory, for a case without ``row_inputs``, and for gradients.
+4. whole, in the host's memory, for a case without ``row_inputs``.
+
+Gradients are never of some rows only, since those of other inputs than ``row_inputs`` are sums over all
+rows: they are made by slices where one row fits, else in the host's memory.
 
 The record says which.
 """
@@ -67,13 +70,15 @@ class ReferenceMaker:
             ReferenceTooLargeError: it fits nowhere.
         """
         device = device_of(inputs)
-        needed, budget = self._moved(inputs), int(self.free_bytes(device) * _SHARE)
+        needed, budget = self.moved(inputs), int(self.free_bytes(device) * _SHARE)
         if needed > budget:
-            needed = min(needed, self._held(inputs, upstream) or needed)
+            needed = min(needed, self.held(inputs, upstream) or needed)
         if needed <= budget:
             return Reference(self._whole(inputs, upstream))
         if self.case.row_inputs and self.cell.direction is Direction.FORWARD:
             return self._by_rows(inputs, needed, budget)
+        if self.case.row_inputs and needed <= budget * self._count(inputs):
+            return self._gradients_by_rows(inputs, upstream, max(1, self._count(inputs) * budget // (2 * needed)))
         return self._on_host(inputs, upstream, needed, device)
 
     def like(self, other: Reference, inputs: Mapping[str, Any], upstream: Upstream = ()) -> Results:
@@ -96,12 +101,12 @@ class ReferenceMaker:
         wide = {name: _upcast(value, copy=name in self.case.in_place) for name, value in inputs.items()}
         return call(self.case.reference, self.case, self.cell, wide, upcast(upstream))
 
-    def _held(self, inputs: Mapping[str, Any], upstream: Upstream) -> int | None:
+    def held(self, inputs: Mapping[str, Any], upstream: Upstream) -> int | None:
         """Most bytes at once; None where that can't be told without values."""
         shapes, gradients = without_memory(inputs), tuple(None if x is None else x.to("meta") for x in upstream)
         return peak_bytes(lambda: self._whole(shapes, gradients))
 
-    def _moved(self, inputs: Mapping[str, Any]) -> int:
+    def moved(self, inputs: Mapping[str, Any]) -> int:
         """All bytes that it moves: never less than it holds at once, and known without calling it."""
         own = sum(int(tensor.numel()) * 8 for _, tensor in named_tensors(inputs))
         try:
@@ -113,8 +118,7 @@ class ReferenceMaker:
 
     def _by_rows(self, inputs: Mapping[str, Any], needed: int, budget: int) -> Reference:
         """Slice by slice, as long as the outputs fit; then only as many rows as do."""
-        by_row = {name: inputs[name] for name in self.case.row_inputs}
-        count = named_tensors(by_row)[0][1].shape[0]
+        count = self._count(inputs)
         step = max(1, int(count * budget / 2 / needed))  # half for a slice, half for the outputs
         first = self._rows(inputs, torch.arange(min(step, count)))
         size = sum(t.numel() * 8 for _, t in first.named) * count // min(step, count)
@@ -123,6 +127,19 @@ class ReferenceMaker:
             return Reference(self._rows(inputs, rows), f"{len(rows)} of {count} rows", rows.to(device_of(inputs)))
         parts = [first, *(self._rows(inputs, r) for r in torch.arange(count).split(step)[1:])]
         return Reference(_joined(parts), f"slices of {step} rows")
+
+    def _count(self, inputs: Mapping[str, Any]) -> int:
+        """Rows that there are."""
+        return int(named_tensors({name: inputs[name] for name in self.case.row_inputs})[0][1].shape[0])
+
+    def _gradients_by_rows(self, inputs: Mapping[str, Any], upstream: Upstream, step: int) -> Reference:
+        """Slice by slice; gradients of inputs that all rows share are sums over the slices."""
+        parts = []
+        for rows in torch.arange(self._count(inputs), device=device_of(inputs)).split(step):
+            incoming = tuple(None if x is None else x[rows] for x in upstream)
+            parts.append(self._whole(_take_rows(inputs, self.case.row_inputs, rows), incoming))
+        own = {f"grad {name}" for name in self.case.row_inputs}
+        return Reference(_joined(parts, own.__contains__), f"slices of {step} rows")
 
     def _rows(self, inputs: Mapping[str, Any], rows: torch.Tensor) -> Results:
         return self._whole(_take_rows(inputs, self.case.row_inputs, rows.to(device_of(inputs))), ())
@@ -171,11 +188,15 @@ def _take_rows(inputs: Mapping[str, Any], names: Sequence[str], rows: torch.Tens
     }
 
 
-def _joined(parts: Sequence[Results]) -> Results:
-    tensors = [
-        torch.cat([t for t in column if t is not None]) for column in zip(*(p.tensors for p in parts), strict=True)
+def _joined(parts: Sequence[Results], by_row: Callable[[str], bool] = lambda name: True) -> Results:
+    """Results of all slices, one behind the other; those that are not by row are added."""
+    names = parts[0].names
+    columns = [[t for t in column if t is not None] for column in zip(*(part.tensors for part in parts), strict=True)]
+    joined = [
+        (torch.cat(column) if by_row(name) else torch.stack(column).sum(dim=0)) if column else None
+        for name, column in zip(names, columns, strict=True)
     ]
-    return Results(parts[0].names, tuple(tensors))
+    return Results(names, tuple(joined))
 
 
 def _upcast(value: Any, *, copy: bool) -> Any:

@@ -78,7 +78,40 @@ def test_what_a_gradient_holds():
     backward = replace(CELL, direction=Direction.BACKWARD)
     assert made(7 * HELD, cell=backward, upstream=(INPUTS["x"],)).how == "whole"  # 24 × by what is moved, tripled
     with pytest.raises(ReferenceTooLargeError):
-        made(HELD, cell=backward, upstream=(INPUTS["x"],))
+        made(HELD, replace(CASE, row_inputs=()), cell=backward, upstream=(INPUTS["x"],))
+
+
+def scaled(x, w):
+    return softmax(x) * w
+
+
+SCALED = replace(
+    CASE,
+    reference=scaled,
+    inputs=lambda make, shape, dtype: {
+        "x": make.uniform(shape, dtype, low=-4.0, high=4.0),
+        "w": make.uniform(shape[-1:], dtype),
+    },
+)
+
+
+def test_gradients_by_rows_are_those_of_the_whole():
+    backward = replace(CELL, direction=Direction.BACKWARD)
+    inputs = SCALED.inputs(InputMaker(0), CELL.shape, "float32")
+    whole, sliced = (
+        ReferenceMaker(SCALED, backward, lambda device, free=free: free).make(inputs, (INPUTS["x"],))
+        for free in (1 << 40, 2 * HELD)
+    )
+    assert (whole.how, sliced.rows) == ("whole", None)
+    assert sliced.how.startswith("slices of ")
+    for one, other in zip(whole.results.tensors, sliced.results.tensors, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+def test_gradients_whose_single_row_does_not_fit_are_refused():
+    backward = replace(CELL, direction=Direction.BACKWARD)
+    with pytest.raises(ReferenceTooLargeError):
+        made(2, cell=backward, upstream=(INPUTS["x"],))
 
 
 def test_without_independent_rows_it_fits_wholly_or_not_at_all():

@@ -1,0 +1,307 @@
+"""Judges cells on this process's GPU, nothing timed, by several processes that share its memory.
+
+Cells that differ in their variant alone are a group: they share inputs, float64 reference and unfused chain.
+Each group has an estimate of the memory that it takes; as many are under way as the device holds. A process
+keeps to one case, direction and dtype where it can, for what it has compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import multiprocessing
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from multiprocessing import connection, forkserver
+from typing import Any
+
+from portkit.model import DTYPE_BYTES, CaseSource, Cell, Direction, KernelCase, Outcome, Stage, Status
+from portkit.run.calls import Upstream, upstream_for
+from portkit.run.evaluate import Given, Runner, StageFailed, evaluate, given_for
+from portkit.run.inputs import InputMaker
+from portkit.run.load import load_case
+from portkit.run.measure import device_failure
+from portkit.run.peak import peak_bytes
+from portkit.run.reference import ReferenceMaker, free_bytes, unfused
+from portkit.run.torch_settings import kept_settings
+from portkit.run.tree import named_tensors
+
+GIB = 2**30
+CONTEXT = 0.7 * GIB
+"""Memory of a process that holds nothing: its context, code and what libraries set aside."""
+SLACK = 1.1
+"""PyTorch's allocator holds more than is asked of it."""
+OWN_REFERENCE = 6 * GIB
+"""Most bytes of a reference that is made in slices of rows, beside its results."""
+NO_MEMORY = "out of device memory"
+"""In the message of a cell that found none."""
+
+Kind = tuple[str, Direction, str]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells that share inputs and reference."""
+
+    source: CaseSource
+    cells: tuple[Cell, ...]
+    free: int  # bytes that its reference is told are free
+    memory: int  # bytes that it takes at most, as far as can be told
+    last: bool = False  # to be judged after all others
+
+    @property
+    def kind(self) -> Kind:
+        """What a process keeps to."""
+        return (self.cells[0].case, self.cells[0].direction, self.cells[0].dtype)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes of a group's parts."""
+
+    inputs: int
+    outputs: int  # of one call, as float64
+    chain: int  # most at once of the unfused chain in the cell's dtype
+    reference: int  # most at once of that in float64
+    by_row: int = 0  # of which a row takes so many, where rows are independent; 0: they are not
+    reads_values: bool = False  # then chain and reference are all that is moved, of which they hold a part at once
+
+    @property
+    def shared_reference(self) -> int:
+        """Most of the reference as it is made beside others: slice by slice where that can be."""
+        if not self.by_row:
+            return self.reference
+        return min(self.reference, max(self.by_row, OWN_REFERENCE + 3 * self.outputs))
+
+    @property
+    def free(self) -> int:
+        """What the reference is told is free: it takes half of that."""
+        return 2 * self.shared_reference + GIB
+
+    @property
+    def memory(self) -> int:
+        """All of it: inputs in three copies, two references, results of chain and calls, and what one of them holds."""
+        most = max(self.shared_reference + 2 * self.inputs, self.chain) // (3 if self.reads_values else 1)
+        return int(SLACK * (3 * self.inputs + 4.5 * self.outputs + most) + GIB)
+
+
+def needs(source: CaseSource, cell: Cell) -> Needs:
+    """What a cell takes, found on tensors without memory; that of the work model where values are asked for."""
+    case = load_case(source)
+    maker, make = ReferenceMaker(case, cell, lambda device: 0), InputMaker(0, "meta")
+    inputs = case.inputs(make, cell.shape, cell.dtype)
+    own = sum(tensor.nbytes for _, tensor in named_tensors(inputs))
+    moved = maker.moved(inputs)
+    try:
+        outputs, upstream = _outputs(case, cell, inputs, make)
+    except Exception:  # it asks for values
+        least = case.work(cell.shape, cell.dtype).fused_bytes * 8 // DTYPE_BYTES[cell.dtype]
+        return Needs(own, int(least) // 2, moved, moved, reads_values=True)
+    held = min(moved, maker.held(inputs, upstream) or moved)
+    chain = peak_bytes(lambda: unfused(case, cell, inputs, upstream)) or moved
+    rows = named_tensors({name: inputs[name] for name in case.row_inputs})
+    return Needs(own, outputs, chain, held, math.ceil(held / rows[0][1].shape[0]) if rows else 0)
+
+
+def _outputs(case: KernelCase, cell: Cell, inputs: dict[str, Any], make: InputMaker) -> tuple[int, Upstream]:
+    """Bytes of the results as float64, and the gradients that come in."""
+    outputs = unfused(case, replace(cell, direction=Direction.FORWARD), inputs)
+    upstream: Upstream = ()
+    if cell.direction is Direction.BACKWARD:
+        upstream = upstream_for([tensor for _, tensor in outputs.named], make)
+        outputs = unfused(case, cell, inputs, upstream)
+    return sum(8 * tensor.numel() for _, tensor in outputs.named), upstream
+
+
+@dataclass
+class Queue:
+    """Groups that are to be judged, the largest first, and the memory that is left for them."""
+
+    room: int
+    waiting: deque[Group]
+    held: dict[int, Group] = field(default_factory=dict)  # process → what it judges
+    kinds: dict[int, Kind] = field(default_factory=dict)  # process → what it keeps to
+
+    @classmethod
+    def of(cls, groups: Iterable[Group], room: int) -> Queue:
+        """All of them; one that takes more than there is waits until it is alone."""
+        fitting = (replace(each, memory=min(each.memory, room)) for each in groups)
+        return cls(room, deque(sorted(fitting, key=lambda each: (each.last, -each.memory))))
+
+    def take(self, process: int) -> Group | None:
+        """A group that fits: of the kind that the process keeps to, of one that none keeps to, or the first."""
+        fitting = [each for each in self.waiting if each.memory <= self.room]
+        if not fitting:
+            return None
+        fitting = [each for each in fitting if each.last == fitting[0].last]
+        taken = {kind for other, kind in self.kinds.items() if other != process}
+        own = [each for each in fitting if each.kind == self.kinds.get(process)]
+        new = [each for each in fitting if each.kind not in taken]
+        chosen = (own or new or fitting)[0]
+        self.waiting.remove(chosen)
+        self.room -= chosen.memory
+        self.held[process], self.kinds[process] = chosen, chosen.kind
+        return chosen
+
+    def give_back(self, process: int) -> None:
+        """The process is done with its group."""
+        self.room += self.held.pop(process).memory
+
+    def again(self, group: Group) -> None:
+        """Judge cells of a group again, before all others."""
+        self.waiting.appendleft(group)
+
+
+Told = Callable[[Cell, Outcome], None]
+"""Takes each verdict as it is known."""
+
+
+@dataclass(frozen=True)
+class _Process:
+    """One that judges, and what it has left of its group."""
+
+    process: Any
+    connection: connection.Connection
+    left: deque[Cell]
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+def load_early() -> None:
+    """Start the server that processes are forked from, which loads PyTorch and Triton meanwhile."""
+    forkserver.set_forkserver_preload([__name__])
+    forkserver.ensure_running()
+
+
+class Judges:
+    """Processes that judge the groups of a queue.
+
+    Args:
+        queue: of the groups.
+        told: takes each verdict.
+        count: of processes.
+        device: of PyTorch, on which they judge.
+    """
+
+    def __init__(self, queue: Queue, told: Told, count: int, device: str = "cuda") -> None:
+        self._queue, self._told, self._device = queue, told, device
+        load_early()
+        self._context = multiprocessing.get_context("forkserver")
+        self._processes = dict(enumerate(self._start() for _ in range(count)))
+
+    def run(self, seconds: float = math.inf) -> None:
+        """Judge until nothing is left or the time is over."""
+        until = time.monotonic() + seconds
+        try:
+            self._give()
+            while self._queue.held and time.monotonic() < until:
+                wait = None if until == math.inf else max(0.0, until - time.monotonic())
+                ready = set(connection.wait([each.connection for each in self._processes.values()], wait))
+                for number, process in list(self._processes.items()):
+                    if process.connection in ready:
+                        self._hear(number, process)
+                self._give()
+        finally:
+            for process in self._processes.values():
+                process.end()
+
+    def _start(self) -> _Process:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(theirs, self._device), daemon=True)
+        process.start()
+        theirs.close()
+        return _Process(process, ours, deque())
+
+    def _give(self) -> None:
+        """Hand a group to each process that has none."""
+        for number, process in self._processes.items():
+            if number not in self._queue.held and (group := self._queue.take(number)):
+                process.left.extend(group.cells)
+                process.connection.send(group)
+
+    def _hear(self, number: int, process: _Process) -> None:
+        try:
+            outcome: Outcome | None = process.connection.recv()
+        except (EOFError, ConnectionResetError):
+            outcome = Outcome(Status.WORKER_LOST, Stage.RUN, f"its process died, exit code {_code(process)}")
+        if outcome is None:
+            self._queue.give_back(number)
+        elif self._crowded(outcome, number):
+            self._replace(number, process, alone=True)
+        elif process.left:
+            self._told(process.left.popleft(), outcome)
+            if outcome.status in (Status.WORKER_LOST, Status.DEVICE_FAULT):
+                self._replace(number, process)
+
+    def _crowded(self, outcome: Outcome, number: int) -> bool:
+        """Whether a cell found no memory that it may find once it is alone."""
+        others = len(self._queue.held) > 1 or self._queue.held[number].memory < self._queue.room
+        return NO_MEMORY in outcome.message and others
+
+    def _replace(self, number: int, process: _Process, *, alone: bool = False) -> None:
+        """Start another process; what the first had left is judged again, if need be alone."""
+        group = self._queue.held[number]
+        self._queue.give_back(number)
+        process.end()
+        self._processes[number] = self._start()
+        if process.left:
+            held = sum(each.memory for each in self._queue.held.values())
+            memory = self._queue.room + held if alone else group.memory
+            self._queue.again(replace(group, cells=tuple(process.left), memory=memory))
+
+
+def _code(process: _Process) -> int | None:
+    process.process.join(5)
+    return process.process.exitcode
+
+
+def _work(given: connection.Connection, device: str) -> None:
+    """Judge groups as they come: an outcome a cell, then None."""
+    import torch  # noqa: PLC0415 - preloaded by the server that forks this process
+
+    torch.set_num_threads(1)
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while True:
+            group: Group = given.recv()
+            for outcome in judge(group, device):
+                given.send(outcome)
+            given.send(None)
+            if device == "cuda":
+                torch.cuda.empty_cache()
+
+
+_cases: dict[CaseSource, KernelCase] = {}
+"""Cases of this process: what is compiled for one stays with its functions."""
+
+
+def judge(group: Group, device: str) -> Iterator[Outcome]:
+    """The outcome of each cell of a group, in order."""
+    if group.source not in _cases:
+        _cases[group.source] = load_case(group.source)
+    case = _cases[group.source]
+    explain = device_failure if device == "cuda" else lambda error, stage: None
+    runner = Runner(device, explain, free_bytes=lambda where: min(group.free, free_bytes(where)))
+    given: Given | None = None
+    for cell in group.cells:
+        with kept_settings():
+            try:
+                given = given or given_for(case, cell, runner, seed=0)
+                yield evaluate(case, cell, runner, seed=0, given=given).outcome
+            except StageFailed as failed:
+                yield failed.outcome
+
+
+def grouped(cells: Iterable[Cell], sources: Mapping[str, CaseSource], last: Iterable[str]) -> Iterator[Group]:
+    """Groups of cells, in their order; of the cases named in ``last`` after all others."""
+    found: dict[tuple[object, ...], list[Cell]] = {}
+    for cell in cells:
+        found.setdefault((cell.case, cell.direction, cell.shape, cell.dtype), []).append(cell)
+    for own in found.values():
+        source = sources[own[0].case]
+        taken = needs(source, own[0])
+        yield Group(source, tuple(own), taken.free, taken.memory, own[0].case in last)

@@ -1,0 +1,130 @@
+"""What the scripts share that keep tables of a tier's verdicts: states of cells, lines of CSV, options."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import enum
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from packaging.specifiers import SpecifierSet
+from told import seconds
+
+from portkit.errors import ReportError
+from portkit.model import Evidence, Matrix, PlannedCell, Status
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITE = ROOT / "suite.yaml"
+MESSAGE = 100
+"""Characters of a message that a table keeps."""
+
+Line = TypeVar("Line")
+"""A dataclass of texts: a line of a table."""
+
+
+class State(enum.StrEnum):
+    """Where a cell stands."""
+
+    PASSED = "passed"
+    EXPECTED = "as expected"
+    UNKNOWN = "not in the catalogue"
+    WRONG = "wrong"
+    EARLIER = "earlier source"  # of which it was right
+    EARLIER_WRONG = "earlier, wrong"
+    NEVER = "never"
+
+
+LEFT = frozenset({State.WRONG, State.NEVER, State.EARLIER, State.EARLIER_WRONG})
+"""States whose cells are to run."""
+
+
+def state_of_today(today: Collection[State], earlier: State | None, worst_first: Sequence[State]) -> State:
+    """Where a cell stands by its verdicts of today's source; without any, by the last one of an earlier source."""
+    if today:
+        return next(state for state in worst_first if state in today)
+    if earlier is None:
+        return State.NEVER
+    return State.EARLIER_WRONG if earlier is State.WRONG else State.EARLIER
+
+
+def expected(planned: PlannedCell, evidence: Evidence, triton: str, matrix: Matrix) -> Status | None:
+    """The gap of a cell that the matrix knows of with a version of Triton, which need not be this host's."""
+    for rule in matrix.expectations:
+        versions = SpecifierSet(rule.select.triton or "")
+        if rule.select.matches(planned.cell, evidence) and versions.contains(triton, prereleases=True):
+            return rule.status
+    return None
+
+
+def counts(states: Iterable[State], columns: Iterable[State] = State) -> tuple[int, ...]:
+    """How many cells there are, and of each state."""
+    found = Counter(states)
+    return (found.total(), *(found[state] for state in columns))
+
+
+def read_lines(path: Path, kind: type[Line], script: str) -> Iterator[Line]:
+    """Lines of a table; what a run that was killed left of its last line is passed over.
+
+    Raises:
+        ReportError: the file is no such table.
+    """
+    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = csv.DictReader(file)
+        if rows.fieldnames != names:
+            raise ReportError(f"is no table of {script}", place=str(path), remedy="name one that it wrote")
+        for row in rows:
+            if None not in row and None not in row.values():
+                yield kind(**row)
+
+
+class Lines:
+    """A table that lines are added to; each is in the file once it is added.
+
+    Args:
+        path: of the table; one that is there is gone on with.
+        kind: of the lines.
+    """
+
+    def __init__(self, path: Path, kind: type[Any]) -> None:
+        begun = path.exists() and path.stat().st_size > 0
+        whole = not begun or path.read_bytes().endswith(b"\n")
+        self._file = path.open("a", newline="", encoding="utf-8")
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        if not whole:  # an end of line closes what a killed run left
+            self._file.write("\n")
+        if not begun:
+            self._writer.writerow([each.name for each in fields(kind)])
+            self._file.flush()
+
+    def add(self, line: Any) -> None:
+        """Write a line."""
+        self._writer.writerow(astuple(line))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def write_lines(path: Path, kind: type[Line], lines: Iterable[Line]) -> None:
+    """A whole table, in place of what the file held."""
+    path.write_text("", encoding="utf-8")
+    table = Lines(path, kind)
+    for line in lines:
+        table.add(line)
+    table.close()
+
+
+def add_options(parser: argparse.ArgumentParser, files: str) -> None:
+    """Options that such scripts have in common."""
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help=files)
+    parser.add_argument("--matrix", type=Path, default=SUITE, help="(suite.yaml)")
+    parser.add_argument("--tier", default="full", help="(%(default)s)")
+    parser.add_argument("--seconds", type=seconds, help="how long at most (no limit)")
+    parser.add_argument("--check", action="store_true", help="exit code 1 also where a cell is not judged")
+    parser.add_argument("-o", "--output", type=Path, help="a CSV file for the verdicts")

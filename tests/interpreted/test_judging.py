@@ -1,0 +1,93 @@
+"""``scripts/judging.py``: groups of cells in the memory of one device, judged by several processes."""
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from portkit.model import CaseSource, Cell, Direction, Status
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+import judging
+
+CASE = """
+import os
+import torch
+from portkit import KernelCase, Work
+
+def doubled(x, off=0.0, fatal=False):
+    if fatal:
+        os._exit(3)
+    return x * 2 + off
+
+case = KernelCase(
+    name="doubled", fused=doubled, reference=lambda x: x * 2, shapes=((4, 8), (64, 8)), small_shapes=((2, 8),),
+    inputs=lambda make, shape, dtype: {"x": make.uniform(shape, dtype)}, dtypes=("float32",), row_inputs=("x",),
+    variants={"right": {}, "fatal": {"fatal": True}, "off": {"off": 1.0}, "also": {}},
+    work=lambda shape, dtype: Work(2 * 4 * shape[0] * shape[1], 2 * 4 * shape[0] * shape[1], 1),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "doubled.py"
+    path.write_text(CASE)
+    return CaseSource("doubled", path=str(path))
+
+
+def cells(shape, dtype="float32", case="doubled"):
+    return [Cell(case, Direction.FORWARD, shape, dtype, name, "h200") for name in ("right", "fatal", "off", "also")]
+
+
+def group(memory, *, case="a", dtype="float32", last=False):
+    return judging.Group(CaseSource(case), (cells((4, 8), dtype, case)[0],), 1, memory, last)
+
+
+def test_each_cell_has_its_verdict_though_a_process_dies(source):
+    verdicts = {}
+    both = list(judging.grouped([*cells((4, 8)), *cells((64, 8))], {"doubled": source}, last=()))
+    assert [len(each.cells) for each in both] == [4, 4]
+    queue = judging.Queue.of(both, 1 << 40)
+    judging.Judges(queue, lambda cell, outcome: verdicts.update({cell: outcome.status}), 2, device="cpu").run(120)
+    named = [Status.PASSED, Status.WORKER_LOST, Status.WRONG_RESULT, Status.PASSED]
+    assert verdicts == dict(zip([*cells((4, 8)), *cells((64, 8))], named * 2, strict=True))
+    assert queue.room == 1 << 40
+
+
+def test_a_process_keeps_to_its_kind_and_others_to_theirs():
+    groups = [group(5), group(4), group(3, case="b"), group(2, dtype="float16"), group(1, case="b")]
+    queue = judging.Queue.of(groups, 100)
+    assert [queue.take(process).memory for process in (0, 1, 2)] == [5, 3, 2]
+    queue.give_back(0)
+    assert queue.take(0).memory == 4
+    queue.give_back(2)
+    assert queue.take(2).memory == 1  # of another's kind: nothing else is left
+    assert queue.room == 100 - 3 - 4 - 1
+
+
+def test_what_does_not_fit_waits_and_what_is_too_large_goes_alone():
+    queue = judging.Queue.of([group(500), group(60), group(30)], 100)
+    assert queue.take(0).memory == 100
+    assert queue.take(1) is None
+    queue.give_back(0)
+    assert [queue.take(process).memory for process in (0, 1)] == [60, 30]
+    assert queue.take(2) is None
+
+
+def test_the_last_wait_for_all_others():
+    queue = judging.Queue.of([group(9, last=True), group(1)], 100)
+    assert [queue.take(0).memory, queue.take(1).memory] == [1, 9]
+
+
+def test_what_a_group_needs(source):
+    wanted = judging.needs(source, cells((64, 8))[0])
+    size = 64 * 8
+    assert (wanted.inputs, wanted.outputs, wanted.chain, wanted.reference) == (4 * size, 8 * size, 4 * size, 16 * size)
+    assert wanted.by_row == math.ceil(wanted.reference / 64)
+    large = replace(wanted, reference=100 * judging.GIB, by_row=10 * judging.GIB)
+    assert large.shared_reference == 10 * judging.GIB
+    assert replace(large, by_row=0).shared_reference == 100 * judging.GIB
+    assert large.memory > 10 * judging.GIB
