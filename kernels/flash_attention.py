@@ -183,12 +183,19 @@ def _config(block_m: int, block_n: int, warps: int, stages: int, descriptors: bo
 
 
 def bearable(configs: list[triton.Config], named: dict[str, Any], **meta: Any) -> list[triton.Config]:
-    """Those worth trying: of wide heads four warps could not hold the output, and descriptors must be allowed."""
-    allowed = describable(named["query_ptr"], named["key_ptr"], named["value_ptr"])
+    """Those worth trying.
+
+    Of wide heads four warps could not hold the output. Descriptors must be allowed. A product of float32 goes
+    element by element, for which large tiles have too few registers and take the compiler minutes.
+    """
+    query = named["query_ptr"]
+    allowed = describable(query, named["key_ptr"], named["value_ptr"])
     return [
         c
         for c in configs
-        if (c.num_warps > 4 or meta["DIM"] <= 128) and (allowed or not c.kwargs.get("DESCRIPTORS", False))
+        if (c.num_warps > 4 or meta["DIM"] <= 128)
+        and (allowed or not c.kwargs.get("DESCRIPTORS", False))
+        and (query.element_size() == 2 or c.kwargs["BLOCK_M"] * c.kwargs["BLOCK_N"] <= 512 * c.num_warps)
     ]
 
 
@@ -224,12 +231,14 @@ def _row_dots(
 def _keys_blocks(
     dk, dv, k, v, query, grad, lse, dots, first, last, n, rows, q_stride, g_stride, scale2, CAUSAL: tl.constexpr,
     MASKED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     """Gather what queries first to last give to a block of keys. Scores are transposed: (keys, queries)."""
     i = tl.arange(0, BLOCK_M)
-    for start in tl.range(first, last, BLOCK_M):
-        q = block_of(query, start, rows, q_stride, BLOCK_M, DIM, not MASKED, False)
-        g = block_of(grad, start, rows, g_stride, BLOCK_M, DIM, not MASKED, False)
+    # What is hoisted out of the loop would take registers that tiles from descriptors leave free.
+    for start in tl.range(first, last, BLOCK_M, disable_licm=DESCRIPTORS):
+        q = block_of(query, start, rows, q_stride, BLOCK_M, DIM, not MASKED, DESCRIPTORS)
+        g = block_of(grad, start, rows, g_stride, BLOCK_M, DIM, not MASKED, DESCRIPTORS)
         if MASKED:
             # A row beyond the end has no weight: its L is +inf.
             level = tl.load(lse + start + i, mask=i < rows - start, other=float("inf"))
@@ -252,6 +261,7 @@ def _backward_keys(
     query_ptr, key_ptr, value_ptr, grad_ptr, lse_ptr, dots_ptr, dk_ptr, dv_ptr, heads, group, rows, scale, scale2,
     q_batch, q_head, q_stride, k_batch, k_head, k_stride, v_batch, v_head, v_stride, g_batch, g_head, g_stride,
     CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0) * BLOCK_N
     shared = tl.program_id(1)
@@ -271,19 +281,22 @@ def _backward_keys(
         pair = shared // kv_heads * heads + shared % kv_heads * group + member
         query = _head(query_ptr, pair, heads, q_batch, q_head)
         grad = _head(grad_ptr, pair, heads, g_batch, g_head)
+        if DESCRIPTORS:
+            query = tl.make_tensor_descriptor(query, [rows, DIM], [q_stride.to(tl.int64), 1], [BLOCK_M, DIM])
+            grad = tl.make_tensor_descriptor(grad, [rows, DIM], [g_stride.to(tl.int64), 1], [BLOCK_M, DIM])
         lse, dots = lse_ptr + pair.to(tl.int64) * rows, dots_ptr + pair.to(tl.int64) * rows
         if CAUSAL:
             dk, dv = _keys_blocks(
                 dk, dv, k, v, query, grad, lse, dots, first, clear, n, rows, q_stride, g_stride, scale2, True, True,
-                BLOCK_M, BLOCK_N, DIM,
+                BLOCK_M, BLOCK_N, DIM, DESCRIPTORS,
             )  # fmt: skip
         dk, dv = _keys_blocks(
             dk, dv, k, v, query, grad, lse, dots, clear, whole, n, rows, q_stride, g_stride, scale2, False, False,
-            BLOCK_M, BLOCK_N, DIM,
+            BLOCK_M, BLOCK_N, DIM, DESCRIPTORS,
         )  # fmt: skip
         dk, dv = _keys_blocks(
             dk, dv, k, v, query, grad, lse, dots, tl.maximum(clear, whole), rows, n, rows, q_stride, g_stride, scale2,
-            False, True, BLOCK_M, BLOCK_N, DIM,
+            False, True, BLOCK_M, BLOCK_N, DIM, DESCRIPTORS,
         )  # fmt: skip
     j, d = tl.arange(0, BLOCK_N), tl.arange(0, DIM)
     offsets = shared.to(tl.int64) * rows * DIM + n.to(tl.int64) * DIM + (j[:, None] * DIM + d[None, :])
@@ -295,11 +308,12 @@ def _backward_keys(
 def _queries_blocks(
     dq, q, g, level, dot, key, value, first, last, m, rows, k_stride, v_stride, scale2, CAUSAL: tl.constexpr,
     MASKED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     """Gather what keys first to last give to a block of queries."""
     for start in tl.range(first, last, BLOCK_N):
-        k = block_of(key, start, rows, k_stride, BLOCK_N, DIM, not MASKED, False)
-        v = block_of(value, start, rows, v_stride, BLOCK_N, DIM, not MASKED, False)
+        k = block_of(key, start, rows, k_stride, BLOCK_N, DIM, not MASKED, DESCRIPTORS)
+        v = block_of(value, start, rows, v_stride, BLOCK_N, DIM, not MASKED, DESCRIPTORS)
         p = tl.exp2(tl.dot(q, k.T, input_precision="ieee") * scale2 - level[:, None])
         if MASKED:
             columns = start + tl.arange(0, BLOCK_N)
@@ -318,6 +332,7 @@ def _backward_queries(
     query_ptr, key_ptr, value_ptr, grad_ptr, lse_ptr, dots_ptr, dq_ptr, heads, group, rows, scale, scale2,
     q_batch, q_head, q_stride, k_batch, k_head, k_stride, v_batch, v_head, v_stride, g_batch, g_head, g_stride,
     CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, DIM: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     m = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_M
     pair = tl.program_id(1)
@@ -326,6 +341,9 @@ def _backward_queries(
     value = _head(value_ptr, shared, heads // group, v_batch, v_head)
     q = block_of(_head(query_ptr, pair, heads, q_batch, q_head), m, rows, q_stride, BLOCK_M, DIM, False, False)
     g = block_of(_head(grad_ptr, pair, heads, g_batch, g_head), m, rows, g_stride, BLOCK_M, DIM, False, False)
+    if DESCRIPTORS:
+        key = tl.make_tensor_descriptor(key, [rows, DIM], [k_stride.to(tl.int64), 1], [BLOCK_N, DIM])
+        value = tl.make_tensor_descriptor(value, [rows, DIM], [v_stride.to(tl.int64), 1], [BLOCK_N, DIM])
     i, d = tl.arange(0, BLOCK_M), tl.arange(0, DIM)
     offset = pair.to(tl.int64) * rows + m
     level = tl.load(lse_ptr + offset + i, mask=i < rows - m, other=float("inf"))
@@ -339,11 +357,11 @@ def _backward_queries(
     dq = tl.zeros((BLOCK_M, DIM), dtype=tl.float32)
     dq = _queries_blocks(
         dq, q, g, level, dot, key, value, 0, whole, m, rows, k_stride, v_stride, scale2, CAUSAL, False,
-        BLOCK_M, BLOCK_N, DIM,
+        BLOCK_M, BLOCK_N, DIM, DESCRIPTORS,
     )  # fmt: skip
     dq = _queries_blocks(
         dq, q, g, level, dot, key, value, whole, end, m, rows, k_stride, v_stride, scale2, CAUSAL, True,
-        BLOCK_M, BLOCK_N, DIM,
+        BLOCK_M, BLOCK_N, DIM, DESCRIPTORS,
     )  # fmt: skip
     tl.store(
         dq_ptr + offset * DIM + (i[:, None] * DIM + d[None, :]),
@@ -361,10 +379,12 @@ class Blocks:
     descriptors: bool = False  # load through tensor descriptors where rows begin on 16 bytes
     num_warps: int = 8  # warps (wavefronts) of a program
     num_stages: int = 2  # most stages of the loop over keys; fewer where shared memory is small
-    back_held: int = 32  # rows that a program of the backward pass holds
-    back_walked: int = 16  # rows that it takes at once
+    back_held: int = 32  # rows that a program of the backward pass holds, of 16-bit elements; a quarter of float32
+    back_walked: int = 16  # rows that it takes at once; a quarter of float32
     back_warps: int = 8  # its warps
     back_stages: int = 2  # most stages of its loop
+    back_descriptors: bool = False  # load what it walks through tensor descriptors where rows begin on 16 bytes
+    back_queries: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what differs in the launch of dQ
     tuned: bool = False  # let the autotuner choose what the forward pass takes
 
     @classmethod
@@ -397,13 +417,25 @@ class Blocks:
         block_n, stages = fitting_loop(query.device, wanted, self.num_stages, 2 * dim * size, beside)
         return {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": self.num_warps, "num_stages": stages}
 
-    def backward(self, query: torch.Tensor) -> tuple[int, int, dict[str, int]]:
-        """Rows held and rows walked by a program of the backward pass, and its options."""
+    def backward_keys(self, query: torch.Tensor, grad: torch.Tensor) -> tuple[int, dict[str, Any]]:
+        """Rows held by a program of dK and dV, and keywords of its launch."""
+        held, walked, options = self._backward(query, query, grad)
+        return held, {"BLOCK_M": walked, "BLOCK_N": held, **options}
+
+    def backward_queries(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> tuple[int, dict[str, Any]]:
+        """Rows held by a program of dQ, and keywords of its launch."""
+        held, walked, options = dataclasses.replace(self, **self.back_queries)._backward(query, key, value)
+        return held, {"BLOCK_M": held, "BLOCK_N": walked, **options}
+
+    def _backward(self, query: torch.Tensor, *walked: torch.Tensor) -> tuple[int, int, dict[str, Any]]:
         size, dim = query.element_size(), query.shape[-1]
-        held, wanted = (max(16, rows * 2 // size) for rows in (self.back_held, self.back_walked))
+        held, wanted = (max(16, rows * 4 // size**2) for rows in (self.back_held, self.back_walked))
+        descriptors = self.back_descriptors and describable(*walked)
         beside = 2 * held * (dim + self.back_walked) * size
-        walked, stages = fitting_loop(query.device, wanted, self.back_stages, 2 * dim * size, beside)
-        return held, walked, {"num_warps": self.back_warps, "num_stages": stages}
+        step, stages = fitting_loop(query.device, wanted, self.back_stages, 2 * dim * size, beside, ahead=descriptors)
+        return held, step, {"DESCRIPTORS": descriptors, "num_warps": self.back_warps, "num_stages": stages}
 
 
 class _FlashAttention(torch.autograd.Function):
@@ -458,13 +490,15 @@ def _run_backward(grad, query, key, value, out, lse, causal, scale, blocks):
     )
     shared = (query, key, value, grad, lse, dots)
     numbers = (heads, heads // kv_heads, rows, scale, scale * LOG2E, *_strides(query, key, value, grad))
-    held, walked, options = blocks.backward(query)
-    programs = triton.cdiv(rows, held)
-    _backward_keys[(programs, batch * kv_heads)](
-        *shared, dk, dv, *numbers, CAUSAL=causal, BLOCK_M=walked, BLOCK_N=held, DIM=dim, **options
+    if blocks.back_descriptors:
+        allow_descriptors()  # here too: autograd calls this in a thread of its own
+    held, options = blocks.backward_keys(query, grad)
+    _backward_keys[(triton.cdiv(rows, held), batch * kv_heads)](
+        *shared, dk, dv, *numbers, CAUSAL=causal, DIM=dim, **options
     )
-    _backward_queries[(programs, batch * heads)](
-        *shared, dq, *numbers, CAUSAL=causal, BLOCK_M=held, BLOCK_N=walked, DIM=dim, **options
+    held, options = blocks.backward_queries(query, key, value)
+    _backward_queries[(triton.cdiv(rows, held), batch * heads)](
+        *shared, dq, *numbers, CAUSAL=causal, DIM=dim, **options
     )
     return dq, dk, dv
 
@@ -656,7 +690,20 @@ causal_case = KernelCase(
     reference=reference,
     work=work,
     backward_work=backward_work,
-    variants={**VARIANTS, "best": best(M64, sm_75=SM_75, sm_90={**M64W4, "wide_heads": WIDE})},
+    variants={
+        **VARIANTS,
+        "best": best(
+            M64,
+            sm_75=SM_75,
+            sm_90={
+                **M64W4,
+                "back_walked": 32,
+                "back_descriptors": True,
+                "back_queries": {"back_walked": 64, "back_descriptors": False},
+                "wide_heads": {**WIDE, "back_descriptors": False, "back_queries": {}},
+            },
+        ),
+    },
     baselines=libraries(causal=True),
     **SHARED,
 )
@@ -667,7 +714,20 @@ full_case = KernelCase(
     reference=reference_full,
     work=functools.partial(work, causal=False),
     backward_work=functools.partial(backward_work, causal=False),
-    variants={**VARIANTS, "best": best(M64, sm_75=SM_75, sm_90={**M64D, "wide_heads": WIDE})},
+    variants={
+        **VARIANTS,
+        "best": best(
+            M64,
+            sm_75=SM_75,
+            sm_90={
+                **M64D,
+                "back_walked": 32,
+                "back_descriptors": True,
+                "back_queries": {"back_walked": 64, "back_descriptors": False},
+                "wide_heads": {**WIDE, "back_descriptors": False, "back_queries": {}},
+            },
+        ),
+    },
     baselines=libraries(causal=False),
     **SHARED,
 )
