@@ -11,10 +11,12 @@ from typing import Any
 
 import click
 
+from portkit.document import display_name
 from portkit.errors import CaseError, HostError
 from portkit.model import CaseSource, Check
 from portkit.plan.check import Place, declared, read_grid, read_pairs, read_place, refuse_large, source_of
 from portkit.plan.scan import scan
+from portkit.plan.signature import refuse_mistaken
 from portkit.render.check import needs_plain
 from portkit.run.source_hash import own_files
 
@@ -120,7 +122,7 @@ def _named(places: Sequence[str], call: Call) -> Iterator[CaseSource]:
     for text in places:
         place = read_place(text)
         if place.function:
-            yield source_of(place, call.check(place.function))
+            yield _looked_at(place, call.check(place.function))
         else:
             yield from _declared_or_refused(place, text, call)
 
@@ -144,7 +146,14 @@ def _declared(place: Place) -> Iterator[CaseSource]:
     assert place.path is not None
     for where, words in declared(place.path):
         function, call = _words(words, where)
-        yield source_of(place, call.check(function))
+        yield _looked_at(place, call.check(function))
+
+
+def _looked_at(place: Place, check: Check) -> CaseSource:
+    """Where a check's function is, refused where the file alone shows that the call can't be made."""
+    if place.path is not None:
+        refuse_mistaken(place.path, check, display_name(place.path))
+    return source_of(place, check)
 
 
 def declaration(words: list[str], where: str) -> CaseSource:

@@ -24,6 +24,7 @@ from portkit.errors import CaseError
 from portkit.model import FAMILIES, CaseSource, Cell, CellResult, Check, Direction, KernelCase
 from portkit.plan.arguments import DtypeSpec, TensorSpec, map_specs, parse_argument, tensors
 from portkit.plan.check import CALL, IMPORTED, shape_and_dtype
+from portkit.plan.signature import bind
 from portkit.run.inputs import InputMaker
 from portkit.run.named import member, tensor
 from portkit.run.scripts import run_script
@@ -190,13 +191,7 @@ def _bind(function: Callable[..., Any], arguments: Pairs, source: CaseSource, na
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return
-    by_place = [value for key, value in arguments if not key]
-    named = {key: value for key, value in arguments if key}
-    try:
-        signature.bind(*by_place, **named)
-    except TypeError as error:
-        remedy = f"its signature is {name}{signature}; give each with {option} NAME=VALUE"
-        raise CaseError(f"{name} does not take these arguments: {error}", place=str(source), remedy=remedy) from None
+    bind(signature, arguments, str(source), f"{name}{signature}", option)
 
 
 def _calling(
