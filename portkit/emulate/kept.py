@@ -9,13 +9,12 @@ they wrote.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import os
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,6 @@ _DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
 """What reading a file raises that another process has not written to its end, or that the disk lost."""
 
 
-@functools.cache
 def emulator_digest() -> str:
     """Of the emulator's own files, and NumPy: another emulator may come to another result."""
     folder = Path(__file__).parent
@@ -48,6 +46,7 @@ class KeptLaunches:
 
     folder: Path
     taken: int = 0  # launches that were not executed
+    emulator: str = field(default_factory=emulator_digest)
 
     def run(
         self,
@@ -62,7 +61,7 @@ class KeptLaunches:
         """What :func:`portkit.emulate.run` does and returns, taken from the folder where an equal launch is there."""
         pointers = [each for each in map(_pointer, values) if each is not None]
         before = [hashlib.blake2b(_bytes(each)).digest() for each in pointers]
-        what = (_essence(text, architecture), tuple(grid), waves, shared_bytes, options, emulator_digest())
+        what = (_essence(text, architecture), tuple(grid), waves, shared_bytes, options, self.emulator)
         arguments = (*map(_form, values), *places(pointers), *map(_written, pointers), *before)
         name = hashlib.blake2b(repr((what, arguments)).encode(), digest_size=20).hexdigest()
         path = self.folder / name[:2] / f"{name[2:]}.npz"

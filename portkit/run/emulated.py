@@ -60,6 +60,9 @@ def kept_launches() -> KeptLaunches | None:
     return KeptLaunches(Path(folder)) if folder else None
 
 
+_KEPT = kept_launches()  # while the emulator's files are those that are being imported
+
+
 def compiler_fences_copies() -> bool:
     """Whether Triton puts a proxy fence behind ``cp.async`` where ``wgmma`` or ``tcgen05`` reads what it wrote."""
     return Version(triton.__version__) >= Version("3.7")
@@ -88,7 +91,7 @@ class Emulator:
     lane_instructions: int = 0
     atomic: bool = False  # whether any kernel has atomic operations, whose order may show in sums
     found: list[Outcome] = field(default_factory=list)
-    kept: KeptLaunches | None = field(default_factory=kept_launches)
+    kept: KeptLaunches | None = field(default_factory=lambda: _KEPT)
 
     def begin(self) -> None:
         """Forget the cell before."""
