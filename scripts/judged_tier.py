@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import math
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -140,8 +142,8 @@ def left(of: Mapping[Cell, State], words: Iterable[str]) -> list[Cell]:
     return [cell for cell in wanted if not some or any(word in cell.label(Evidence.MEASURED) for word in some)]
 
 
-def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared) -> None:
-    """Judge cells until the time is over, and add each verdict to the table."""
+def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until: float) -> None:
+    """Judge cells until the time is over, of the monotonic clock, and add each verdict to the table."""
     from judging import CONTEXT, Judges, Queue, grouped, load_early  # noqa: PLC0415 - loads PyTorch and Triton
 
     load_early()
@@ -152,7 +154,7 @@ def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared) -> No
     room = int(0.96 * device.memory_bytes - chosen.workers * CONTEXT)
     groups = grouped(cells, sources, chosen.last.split(","))
     try:
-        Judges(Queue.of(groups, room), add, chosen.workers).run(chosen.seconds or float("inf"))
+        Judges(Queue.of(groups, room), add, chosen.workers).run(until - time.monotonic())
     finally:
         lines.close()
 
@@ -179,10 +181,11 @@ def device_of(prepared: Prepared, target: str) -> Device:
 def main(arguments: list[str]) -> int:
     """Judge what is left if asked to, and tell where the tier stands."""
     chosen = _parser().parse_args(arguments)
+    until = time.monotonic() + (chosen.seconds or math.inf)
     found = _found(chosen)  # before the plan takes its time: whether they can be read
     prepared = prepare(chosen.matrix, tier=chosen.tier, selection=Selection((chosen.target,)), emulate=Emulate.OFF)
     if chosen.run and (cells := left(states(prepared, chosen.target, found), chosen.k)):
-        run(cells, chosen, prepared)
+        run(cells, chosen, prepared, until)
         found = _found(chosen)
     of = states(prepared, chosen.target, found)
     print(table(of), *wrong(of, found), sep="\n")

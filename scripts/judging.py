@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import connection, forkserver
 from typing import Any
 
+import torch
+
 from portkit.model import DTYPE_BYTES, CaseSource, Cell, Direction, KernelCase, Outcome, Stage, Status
 from portkit.run.calls import Upstream, upstream_for
 from portkit.run.evaluate import Given, Runner, StageFailed, evaluate, given_for
@@ -35,8 +37,8 @@ SLACK = 1.1
 """PyTorch's allocator holds more than is asked of it."""
 OWN_REFERENCE = 6 * GIB
 """Most bytes of a reference that is made in slices of rows, beside its results."""
-NO_MEMORY = "out of device memory"
-"""In the message of a cell that found none."""
+NO_MEMORY = ("out of device memory", "out of memory", "ALLOC_FAILED")
+"""Words of which the message of a cell has one that found none."""
 
 Kind = tuple[str, Direction, str]
 
@@ -130,6 +132,11 @@ class Queue:
         fitting = (replace(each, memory=min(each.memory, room)) for each in groups)
         return cls(room, deque(sorted(fitting, key=lambda each: (each.last, -each.memory))))
 
+    @property
+    def whole(self) -> int:
+        """All the memory there is."""
+        return self.room + sum(each.memory for each in self.held.values())
+
     def take(self, process: int) -> Group | None:
         """A group that fits: of the kind that the process keeps to, of one that none keeps to, or the first."""
         fitting = [each for each in self.waiting if each.memory <= self.room]
@@ -174,7 +181,7 @@ class _Process:
 
 def load_early() -> None:
     """Start the server that processes are forked from, which loads PyTorch and Triton meanwhile."""
-    forkserver.set_forkserver_preload([__name__])
+    forkserver.set_forkserver_preload(["__main__", __name__])
     forkserver.ensure_running()
 
 
@@ -240,8 +247,8 @@ class Judges:
 
     def _crowded(self, outcome: Outcome, number: int) -> bool:
         """Whether a cell found no memory that it may find once it is alone."""
-        others = len(self._queue.held) > 1 or self._queue.held[number].memory < self._queue.room
-        return NO_MEMORY in outcome.message and others
+        crowded = self._queue.held[number].memory < self._queue.whole
+        return crowded and any(word in outcome.message for word in NO_MEMORY)
 
     def _replace(self, number: int, process: _Process, *, alone: bool = False) -> None:
         """Start another process; what the first had left is judged again, if need be alone."""
@@ -250,8 +257,7 @@ class Judges:
         process.end()
         self._processes[number] = self._start()
         if process.left:
-            held = sum(each.memory for each in self._queue.held.values())
-            memory = self._queue.room + held if alone else group.memory
+            memory = self._queue.whole if alone else group.memory
             self._queue.again(replace(group, cells=tuple(process.left), memory=memory))
 
 
@@ -262,8 +268,6 @@ def _code(process: _Process) -> int | None:
 
 def _work(given: connection.Connection, device: str) -> None:
     """Judge groups as they come: an outcome a cell, then None."""
-    import torch  # noqa: PLC0415 - preloaded by the server that forks this process
-
     torch.set_num_threads(1)
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         while True:
@@ -290,10 +294,18 @@ def judge(group: Group, device: str) -> Iterator[Outcome]:
     for cell in group.cells:
         with kept_settings():
             try:
-                given = given or given_for(case, cell, runner, seed=0)
+                given = given or _given(case, cell, runner)
                 yield evaluate(case, cell, runner, seed=0, given=given).outcome
             except StageFailed as failed:
                 yield failed.outcome
+
+
+def _given(case: KernelCase, cell: Cell, runner: Runner) -> Given:
+    """What a group shares; what making it took goes back to the device, of which others have a part."""
+    given = given_for(case, cell, runner, seed=0)
+    if runner.device == "cuda":
+        torch.cuda.empty_cache()
+    return given
 
 
 def grouped(cells: Iterable[Cell], sources: Mapping[str, CaseSource], last: Iterable[str]) -> Iterator[Group]:
