@@ -25,7 +25,8 @@ from tabulate import tabulate
 from told import told
 
 from portkit.model import Evidence, Launch, Record
-from portkit.store.journal import read_blob, read_report
+from portkit.store.journal import Report, read_blob
+from portkit.store.sources import Sources
 
 Key = tuple[str, str, str | None]
 """Cell, source and Triton."""
@@ -48,11 +49,11 @@ class Line:
         return self.driver in (None, self.loaded) and self.loaded in self.built
 
 
-def records_of(path: Path) -> Iterator[Record]:
+def records_of(report: Report) -> Iterator[Record]:
     """Records of a report, with all of their launches, those in the side folder too."""
-    for record in read_report(path).records:
+    for record in report.records:
         if record.build and (address := record.blobs.get("launches")):
-            launches = _LAUNCHES.validate_json(read_blob(path, address))
+            launches = _LAUNCHES.validate_json(read_blob(Path(report.path), address))
             yield replace(record, build=replace(record.build, launches=launches, omitted_launches=0))
         else:
             yield record
@@ -110,8 +111,11 @@ def _row(line: Line) -> tuple[object, ...]:
 def main() -> int:
     """Print the table and how many agree."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="+", type=Path)
-    reports = [list(records_of(path)) for path in parser.parse_args().reports]
+    parser.add_argument("reports", nargs="+", type=Path, help="reports, folders or archives of them")
+    sources = Sources()
+    for path in parser.parse_args().reports:
+        sources.add(path)
+    reports = [list(records_of(report)) for report in sources.read()]
     every = list(chain.from_iterable(reports))
     found = [line for records in reports for line in lines(records, every)]
     if not found:
