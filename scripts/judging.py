@@ -8,6 +8,7 @@ keeps to one case, direction and dtype where it can, for what it has compiled.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import multiprocessing
 import time
@@ -37,6 +38,8 @@ SLACK = 1.1
 """PyTorch's allocator holds more than is asked of it."""
 OWN_REFERENCE = 6 * GIB
 """Most bytes of a reference that is made in slices of rows, beside its results."""
+BLOCKING_SYNC = 4
+"""``CU_CTX_SCHED_BLOCKING_SYNC``."""
 NO_MEMORY = ("out of device memory", "out of memory", "ALLOC_FAILED")
 """Words of which the message of a cell has one that found none."""
 
@@ -269,6 +272,8 @@ def _code(process: _Process) -> int | None:
 def _work(given: connection.Connection, device: str) -> None:
     """Judge groups as they come: an outcome a cell, then None."""
     torch.set_num_threads(1)
+    if device == "cuda":
+        _sleep_while_waiting()
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         while True:
             group: Group = given.recv()
@@ -277,6 +282,18 @@ def _work(given: connection.Connection, device: str) -> None:
             given.send(None)
             if device == "cuda":
                 torch.cuda.empty_cache()
+
+
+def _sleep_while_waiting() -> None:
+    """Leave the core to those that compile while the device works; CUDA would keep it busy asking.
+
+    Source: ``cuDevicePrimaryCtxSetFlags`` of the CUDA driver API, before the context is made. A ROCm host has
+    no such library.
+    """
+    with contextlib.suppress(OSError):
+        driver = ctypes.CDLL("libcuda.so.1")
+        driver.cuInit(0)
+        driver.cuDevicePrimaryCtxSetFlags_v2(0, BLOCKING_SYNC)
 
 
 _cases: dict[CaseSource, KernelCase] = {}
