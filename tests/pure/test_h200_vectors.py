@@ -1,0 +1,37 @@
+"""The emulator against results of an H200 that it was not fitted to: instructions within their bounds, whole kernels.
+
+``scripts/recorded_vectors.py`` prints how far they lie apart.
+"""
+
+import h200_vectors
+import numpy as np
+import pytest
+
+from portkit.emulate.ptx.replay import approximation
+
+
+@pytest.mark.parametrize("name", h200_vectors.functions())
+def test_instructions_lie_within_their_bounds(name):
+    found, bound = h200_vectors.function(name), approximation(name)
+    assert found.ulp.size > 300
+    outside = found.ulp > bound.ulps
+    if found.size is not None and found.expected is not None:
+        with np.errstate(invalid="ignore"):
+            outside &= found.size > bound.absolute + bound.relative * np.abs(found.expected)
+    assert not outside.any(), (name, found.ulp[outside][:5])
+
+
+def kernels():
+    """The others of their kind are slow ones."""
+    soon = ("matmul 90 bf16", "matmul 90 i8", "described", "attention", "softmax", "norm 90 fp16")
+    for name in h200_vectors.kernels():
+        yield pytest.param(name, marks=[] if name.startswith(soon) else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize("name", kernels())
+def test_whole_kernels(name):
+    """Products to the bit; beside them a rounding of approximate functions."""
+    for found in h200_vectors.kernel(name):
+        product = name.startswith(("matmul", "described"))
+        assert found.ulp.max() <= (0 if product else 2)
+        assert found.differing <= (0 if product else 0.03 * found.ulp.size)
