@@ -193,7 +193,7 @@ def _triton_of_the_table(records: Iterable[Record], asked: str | None) -> str | 
         raise ReportError(
             f"no compiled or emulated row is of Triton {asked}",
             place="--triton",
-            remedy=f"name one of {', '.join(in_order(known)) or 'none: no such rows'}",
+            remedy=f"name one of {', '.join(in_order(known))}" if known else "leave it out: there is no such row",
         )
     return asked or max(known, key=version_of, default=None)
 

@@ -108,6 +108,12 @@ def test_compiled_rows_show_the_newest_triton_before_the_newest_run(tmp_path):
         merge([tmp_path], triton="3.8")
 
 
+def test_where_no_row_has_a_version_of_its_own_none_can_be_asked_for(tmp_path):
+    write(tmp_path, run(1), numbered(run(1), 1, Evidence.MEASURED))
+    with pytest.raises(ReportError, match="leave it out: there is no such row"):
+        merge([tmp_path], triton="3.8")
+
+
 def test_measured_rows_of_two_hosts_are_named(tmp_path):
     for n, name in ((1, "one"), (2, "two")):
         here = run(n, host=host(host_id=name))
