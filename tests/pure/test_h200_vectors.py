@@ -28,7 +28,7 @@ def kernels():
         yield pytest.param(name, marks=[] if name.startswith(soon) else [pytest.mark.slow])
 
 
-@pytest.mark.parametrize("name", kernels())
+@pytest.mark.parametrize("name", list(kernels()))
 def test_whole_kernels(name):
     """Products to the bit; beside them a rounding of approximate functions."""
     for found in h200_vectors.kernel(name):

@@ -12,6 +12,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
+from portkit.emulate.core.bounds import Bounds
 from portkit.emulate.core.bytestore import Bytes
 from portkit.emulate.core.findings import Fault, Finding, Halt, Kind, OverBudget, Site, TooLarge, Unloadable, outcome_of
 from portkit.emulate.core.launch import Buffers, Counts, Emulation, Grid, Options, Value, workgroup_ids
@@ -20,6 +21,11 @@ from portkit.emulate.core.schedule import Order, Schedule
 
 MAX_WORKGROUPS = 1 << 22
 """Of a launch: more would not end in this emulator's lifetime, and their ids alone would fill memory."""
+
+GRID = Bounds(0, (1 << 31) - 1)
+LANES = Bounds(1, 1 << 13)
+SHARED_BYTES = Bounds(0, 1 << 18)
+"""Of a launch: workgroups along an axis, lanes of a workgroup and its shared memory; more than any device has."""
 
 LEAST_LANES = 1024
 """An instruction of fewer lanes takes about as long, so it is charged as one of so many."""
@@ -119,8 +125,12 @@ class KernelLaunch(ABC, Generic[CodeT, RunnerT, JudgedT]):
         options: Options,
     ) -> None:
         self.code, self.options, self.values = code, options, values
+        self.grid: Grid = (*grid, 1, 1, 1)[:3]  # type: ignore[assignment]
+        for axis, size in zip("xyz", self.grid, strict=True):
+            GRID.check(f"workgroups along {axis}", size)
+        SHARED_BYTES.check("bytes of shared memory of the launch", shared_bytes)
         self.waves, self.shared_bytes = self._size(waves, shared_bytes)
-        self.grid: Grid = (*grid, 1, 1)[:3]  # type: ignore[assignment]
+        LANES.check("lanes of a workgroup", self.lanes)
         self.findings: list[Finding] = []
         self.meter = Meter(options.budget)
         self.done = 0
