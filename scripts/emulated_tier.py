@@ -17,6 +17,7 @@ reports, which it reads next time. Exit code 1 where a cell is wrong, with ``--c
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,8 @@ from portkit.store.journal import read_report
 TARGETS = "mi300x,mi355x,rx7900xtx,rx9070xt,t4,a100,rtx3090,rtx4090,h200,b200,b300,rtx5090"
 UNANSWERED = "UnknownPropertyError"
 """What begins the message where host code asked for what the catalogue does not know of a target."""
+KEPT = "PORTKIT_KEPT_LAUNCHES"
+"""Names the folder of launches that need not be executed again."""
 
 
 @dataclass(frozen=True)
@@ -185,8 +188,9 @@ def left(of: Mapping[PlannedCell, State]) -> list[PlannedCell]:
 
 
 def run(cells: Sequence[PlannedCell], arguments: argparse.Namespace, options: Sequence[str]) -> None:
-    """Run cells by ``pytest --benchmark`` until the time is over."""
-    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as names:
+    """Run cells by ``pytest --benchmark`` until the time is over; of launches that are equal one is executed."""
+    with tempfile.TemporaryDirectory() as kept, tempfile.NamedTemporaryFile("w", suffix=".txt") as names:
+        os.environ.setdefault(KEPT, kept)
         names.writelines(f"{arguments.matrix.resolve()}::{planned.label}\n" for planned in cells)
         names.flush()
         command = [sys.executable, "-m", "pytest", "--benchmark", f"@{names.name}", "-q", "-p", "no:cacheprovider"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.util
 import os
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from portkit import KernelCase
-from portkit.model import CaseSource, Cell, CellResult, Evidence, PlannedCell, Status, Target
+from portkit.model import CaseSource, Cell, CellResult, Evidence, PlannedCell, Status
 from portkit.run.jobs import Limits
 from portkit.run.session import Session, chains_for
 from portkit.targets.catalog import load_catalog
@@ -59,7 +58,7 @@ def emulate(cells: Sequence[Cell], workers: int | None = None, seconds: float = 
     """Results by cell, of as many processes as there are cores for this one; after ``seconds`` those that there are."""
     catalog = load_catalog()
     sources = {cell.case: CaseSource(cell.case, path=str(FILE)) for cell in cells}
-    targets = {cell.target: _with_units(catalog.get(cell.target)) for cell in cells}
+    targets = {cell.target: catalog.get(cell.target) for cell in cells}
     planned = [PlannedCell(cell, Evidence.EMULATED) for cell in cells]
     session = Session(Limits(workers or len(os.sched_getaffinity(0))))
     end, found = time.monotonic() + seconds, {}
@@ -71,11 +70,6 @@ def emulate(cells: Sequence[Cell], workers: int | None = None, seconds: float = 
         return found
     finally:
         session.close()
-
-
-def _with_units(target: Target) -> Target:
-    """Where no source states the number of units, one is taken: it only says how many programs share the rows."""
-    return target if target.units else dataclasses.replace(target, units=148, runtime_unit_count=148)
 
 
 def agrees(result: CellResult) -> bool:
