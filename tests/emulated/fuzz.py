@@ -187,8 +187,8 @@ def _damaged(chance: random.Random, lines: list[str]) -> list[str]:
     """A character more, less, or another."""
     at = _place(chance, lines)
     line = lines[at]
-    place = chance.randrange(len(line))
-    new = chance.choice(("", chance.choice("%$[]{}(),.;:@!|-+09xvs \"'#"), line[place] * 2))
+    place = chance.randrange(len(line) + 1)
+    new = chance.choice(("", chance.choice("%$[]{}(),.;:@!|-+09xvs \"'#"), line[place : place + 1] * 2))
     return [*lines[:at], line[:place] + new + line[place + 1 :], *lines[at + 1 :]]
 
 

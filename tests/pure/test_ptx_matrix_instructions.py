@@ -247,6 +247,19 @@ def test_too_few_bytes_never_complete_a_phase():
     finds(kernel, "deadlock", *buffers)
 
 
+@pytest.mark.parametrize("fence", ["", "fence.proxy.async.shared::cta;\n"])
+def test_a_copy_over_what_threads_wrote_needs_a_fence(fence):
+    lines = "shl.b32 %r61, %r90, 2; add.u32 %r62, %r60, %r61; st.shared.b32 [%r62], %r90;\n" + fence + "bar.sync 0;\n"
+    lines += "mov.u32 %r70, 0; mov.u32 %r71, 0;\n@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r63], 512;\n"
+    source, found = random_words(20, 32), empty(128)
+    kernel, buffers = tensor_launch(lines + f"@%p0 {BULK}\n" + WAIT + LOOK, matrix_map(20, 32, (8, 16)), found, source)
+    if fence:
+        passes(kernel, *buffers)
+        assert np.array_equal(found.reshape(16, 8), source[:16, :8])
+    else:
+        finds(kernel, "the async proxy overwrites shared memory that a thread wrote", *buffers)
+
+
 OUT = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd0, {%r70, %r71}], [%r60];\n"
 FILL = "shl.b32 %r61, %r90, 2; add.u32 %r62, %r60, %r61;\n" + load(1, 0, 1) + "st.shared.b32 [%r62], %r0;\n"
 

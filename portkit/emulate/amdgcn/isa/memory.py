@@ -18,7 +18,7 @@ from portkit.emulate.amdgcn.decode import Decoder, Step
 from portkit.emulate.amdgcn.isa import sections
 from portkit.emulate.amdgcn.isa.registry import Build, Entry
 from portkit.emulate.amdgcn.machine import Array, Machine, Mask
-from portkit.emulate.amdgcn.operands import Type, is_constant
+from portkit.emulate.amdgcn.operands import File, Type, is_constant
 from portkit.emulate.core.bytestore import Offsets, Words
 from portkit.emulate.core.findings import Finding, Kind, Site, Unsupported
 from portkit.emulate.core.integers import sign_extend
@@ -174,6 +174,8 @@ def buffer_addresses(decoder: Decoder, address: str, resource: str, base: str, s
     if decoder.has("idxen"):
         raise decoder.unsupported("buffer index")
     register = decoder.register(resource)
+    if register.file is not File.SCALAR or register.count != RESOURCE:
+        raise decoder.unsupported(f"operand {resource} where a buffer resource of {RESOURCE} scalars is needed")
     decoder.reading(register)
     first, constant, site = register.index, decoder.number("offset"), decoder.instruction.site
     lane_offset = decoder.vector(address, Type.U32) if decoder.has("offen") else None
@@ -198,6 +200,9 @@ def buffer_addresses(decoder: Decoder, address: str, resource: str, base: str, s
 
     return checked
 
+
+RESOURCE = 4
+"""Scalar registers of a buffer resource."""
 
 _STRIDE_OR_SWIZZLE = np.uint32(0xBFFF_0000)
 """Of the second word of a buffer resource."""

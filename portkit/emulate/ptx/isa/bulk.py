@@ -146,6 +146,7 @@ def bring(machine: Machine, site: Site, at: Offsets, octets: Bytes, thread: int,
     flights, barriers = machine.unit(Flights), machine.unit(MemoryBarriers)
     units = np.unique(places >> 4)
     flights.check_free(site, units, thread, write=True)
+    flights.check_seen(site, units, "overwrites")
     words = _words(octets)
     flights.judge(Access(site, places, size, machine, np.full(places.size, thread), write=True, words=words))
     number = flights.writes(Operation(site, "cp.async.bulk"), places, size)

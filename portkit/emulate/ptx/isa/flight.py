@@ -158,8 +158,8 @@ class Flights:
         """Count units as written by the async proxy itself."""
         self._unseen[units] = 0
 
-    def check_seen(self, site: Site, units: Offsets) -> None:
-        """Refuse that the async proxy reads what a thread wrote without a fence.
+    def check_seen(self, site: Site, units: Offsets, does: str = "reads") -> None:
+        """Refuse that the async proxy reads or overwrites what a thread wrote without a fence.
 
         Raises:
             Fault: it does.
@@ -168,7 +168,7 @@ class Flights:
             return
         thread = int(self._unseen[units].max()) - 1
         place = self.machine.place(thread)
-        message = "the async proxy reads shared memory that a thread wrote without fence.proxy.async"
+        message = f"the async proxy {does} shared memory that a thread wrote without fence.proxy.async"
         raise Fault(Finding(Kind.MISSING_WAIT, message, site, place, buffer="shared"))
 
     def check_free(self, site: Site, units: Offsets, threads: int | Threads, *, write: bool) -> None:
