@@ -246,9 +246,11 @@ def _keys_blocks(
         else:
             level = tl.load(lse + start + i)
             dot = tl.load(dots + start + i)
-        p = tl.exp2(tl.dot(k, q.T, input_precision="ieee") * scale2 - level[None, :])
+        scores = tl.dot(k, q.T, input_precision="ieee") * scale2 - level[None, :]
+        # Before the power: with Triton 3.7.1 what selects weights lands behind the fence of the product they enter.
         if MASKED and CAUSAL:
-            p = tl.where((n + tl.arange(0, BLOCK_N))[:, None] <= (start + i)[None, :], p, 0.0)
+            scores = tl.where((n + tl.arange(0, BLOCK_N))[:, None] <= (start + i)[None, :], scores, -float("inf"))
+        p = tl.exp2(scores)
         dv = tl.dot(p.to(g.dtype), g, dv, input_precision="ieee")
         dp = tl.dot(v, g.T, input_precision="ieee")
         ds = p * (dp - dot[None, :])
@@ -314,13 +316,14 @@ def _queries_blocks(
     for start in tl.range(first, last, BLOCK_N):
         k = block_of(key, start, rows, k_stride, BLOCK_N, DIM, not MASKED, DESCRIPTORS)
         v = block_of(value, start, rows, v_stride, BLOCK_N, DIM, not MASKED, DESCRIPTORS)
-        p = tl.exp2(tl.dot(q, k.T, input_precision="ieee") * scale2 - level[:, None])
+        scores = tl.dot(q, k.T, input_precision="ieee") * scale2 - level[:, None]
         if MASKED:
             columns = start + tl.arange(0, BLOCK_N)
             seen = (columns < rows)[None, :]
             if CAUSAL:
                 seen = seen & (columns[None, :] <= (m + tl.arange(0, BLOCK_M))[:, None])
-            p = tl.where(seen, p, 0.0)
+            scores = tl.where(seen, scores, -float("inf"))
+        p = tl.exp2(scores)
         dp = tl.dot(g, v.T, input_precision="ieee")
         ds = p * (dp - dot[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
