@@ -2,11 +2,13 @@
 """How far outputs of emulated cells lie from those of the same cells on a GPU, case by case.
 
     python scripts/emulated_distance.py --run reports/local/distance     # on a host with an H200
+    python scripts/emulated_distance.py --run reports/local/distance --untimed 7 -- -k measured   # one side alone
     python scripts/emulated_distance.py reports/local/distance/*.jsonl   # anywhere, of reports that are there
 
 Emulated are small shapes and measured are large ones, so ``--run`` makes a matrix of its own, of ``suite.yaml``'s
 quick tier at the small shapes, and runs both evidences of each cell; options behind ``--`` go to pytest, such as
-``-k emulated`` where the GPU is another host's. Inputs are the same to the bit, which their hash says.
+``-k emulated`` where the GPU is another host's. With ``--untimed`` measured cells are only judged, so many at once, and
+``-k measured`` leaves the others out. Inputs are the same to the bit, which their hash says.
 
 Compared are the elements that fingerprints keep: of each output 1,024, or all where there are no more. ulp are steps
 between neighbouring numbers of the output's dtype. ``of the limit`` is the furthest distance in the measure of the
@@ -39,7 +41,10 @@ from portkit.analysis.distance import FINGERPRINT, ordinal, value
 from portkit.errors import HostError
 from portkit.model import DTYPE_BYTES, Cell, Evidence, Record
 from portkit.plan.expand import Emulate, Selection
-from portkit.run.benchmark import Prepared, prepare
+from portkit.run.benchmark import Choices, Prepared, Run, prepare
+from portkit.run.counters.taking import Choice
+from portkit.run.interrupt import Interruptions
+from portkit.run.probes import OFF
 from portkit.store.journal import read_blob, read_report
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -139,7 +144,7 @@ def beyond(found: Iterable[Apart]) -> list[str]:
     return sorted({each.case for each in found if each.of_limit is not None and each.of_limit > 1})
 
 
-def run(folder: Path, target: str, seconds: float | None, options: Sequence[str]) -> None:
+def run(folder: Path, target: str, seconds: float | None, options: Sequence[str], untimed: int | None = None) -> None:
     """Measure and emulate the quick tier at its small shapes.
 
     Raises:
@@ -151,11 +156,33 @@ def run(folder: Path, target: str, seconds: float | None, options: Sequence[str]
     with tempfile.TemporaryDirectory() as at:
         matrix = Path(at) / "small.yaml"
         matrix.write_text(_dumped(small(prepared, target, Path(at))), encoding="utf-8")
+        if untimed:
+            judge(matrix, folder, target, untimed)
+            if any(Evidence.MEASURED.value in option for option in options):
+                return
+            options = [*options, "-k", Evidence.EMULATED.value]
         command = [sys.executable, "-m", "pytest", "--benchmark", "-q", "-p", "no:cacheprovider", "--portkit-no-texts"]
         chosen = ["--portkit-matrix", str(matrix), "--portkit-target", target, "--portkit-emulate", "all"]
         plain = ["--portkit-baselines", "none", "--portkit-counters", "off", "--portkit-probe", "off"]
         report = ["--portkit-report", str(folder.resolve())]
         until([*command, *chosen, *plain, *report, *options], seconds)
+
+
+def judge(matrix: Path, folder: Path, target: str, processes: int) -> None:
+    """Judge the measured cells of a matrix without timing them; a report of their own."""
+    from untimed import UntimedSession  # noqa: PLC0415 - loads PyTorch, which reports alone don't need
+
+    prepared = prepare(matrix, tier=None, selection=Selection((target,)), emulate=Emulate.OFF)
+    cells = [each for each in prepared.plan.cells if each.evidence is Evidence.MEASURED]
+    choices = Choices(folder.resolve(), baselines=(), counters=Choice.OFF, probing=OFF, texts=False, shared_device=True)
+    going = Run(prepared, cells, UntimedSession(processes), choices, Interruptions())
+    state = "interrupted"
+    try:
+        for planned in cells:
+            going.record_of(planned)
+        state = "complete"
+    finally:
+        going.finish(state)
 
 
 def check_here(prepared: Prepared, target: str, options: Sequence[str]) -> None:
@@ -210,9 +237,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--target", default="h200", help="(%(default)s)")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run the cells; where the report goes")
     parser.add_argument("--seconds", type=seconds, help="how long the run takes at most (no limit)")
+    parser.add_argument("--untimed", type=int, metavar="N", help="judge measured cells alone, N at once (timed)")
     chosen = parser.parse_args(own)
     if chosen.run:
-        run(chosen.run, chosen.target, chosen.seconds, options)
+        run(chosen.run, chosen.target, chosen.seconds, options, chosen.untimed)
     paths = [*chosen.reports, *(chosen.run.glob("*.jsonl") if chosen.run else ())]
     found = [output for pair in pairs(paths, chosen.target) for output in apart(pair)]
     if not found:
