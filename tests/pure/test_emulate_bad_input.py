@@ -94,6 +94,11 @@ def test_the_good_text_runs():
             "alignment: 99, where",
         ),
         (lambda text: text.replace("v10, v1\n", "v10, v[1:9999999]\n"), "unsupported", "operand v[1:9999999]"),
+        (
+            lambda text: text.replace("v10, v1\n", "v10, 0x123456789\n"),
+            "unsupported",
+            "of more than 32 bits",
+        ),
         (lambda text: text.replace("v10, v1\n", "v10, v5000\n"), "unsupported", "gfx942 has no register v5000"),
         (lambda text: text.replace("v10, v1\n", "v10, s500\n"), "unsupported", "gfx942 has no register s500"),
         (

@@ -169,6 +169,7 @@ def test_strided_buffers_are_refused():
         ("v_lshlrev_b32 v20, 2, v0\nds_write_b32 v20, v1 offset:8", "shared_out_of_bounds", 62, 256),
         ("v_mov_b32 v20, -4\nds_read_b32 v10, v20", "shared_out_of_bounds", 0, 0xFFFF_FFFC),
         (ADDRESS + "global_atomic_add v20, v1, s[4:5] offset:2", "misaligned", 0, 2),
+        ("v_lshlrev_b32 v20, 2, v0\nv_and_b32 v20, 60, v20\nds_add_u32 v20, v1 offset:6", "misaligned", 0, 6),
     ],
 )
 def test_accesses_outside_are_named(body, kind, lane, offset):

@@ -37,6 +37,8 @@ def test_the_good_text_runs():
         (".reg .pred", ".shared .b8 less[-4];\n.reg .pred", "directive .shared"),
         (".reg .pred", ".shared .align 99999999999 .b8 far[4];\n.reg .pred", "alignment: 99999999999"),
         (".param .u64 p2", ".param .align 16 .b8 p2[99999999]", "bytes of parameters: 100000015"),
+        ("%r0, 1;", "%r0, 99999999999999999999;", "constant 99999999999999999999 of more than 64 bits"),
+        ("[%rd21+0]", "[%rd21+99999999999999999999]", "can't be read"),
         (".param .u64 p2", ".param .u6x p2", "can't be read"),
         (".param .u64 p2", ".param .u64 p1", "can't be read"),
     ],
@@ -46,3 +48,9 @@ def test_damage(old, new, cause):
     found = outcome(GOOD.replace(old, new, 1))
     assert found.status in ("unsupported", "launch_error")
     assert cause in found.message
+
+
+def test_a_function_that_is_not_there():
+    call = "{ .param .b64 a; .param .b64 r; st.param.b64 [a], 16; call.uni (r), malloc, (a); }\nret;\n}"
+    found = outcome(GOOD.replace("ret;\n}", call))
+    assert (found.status, "malloc is not in the text" in found.message) == ("unsupported", True)

@@ -117,10 +117,15 @@ def constant(text: str, kind: Type) -> Any:
 
     Integers are bits of the operand; floats are values of a floating operand, and bits of a float32 for an
     integer one. A 64-bit floating operand takes a literal as its upper half.
+
+    Raises:
+        Unsupported: it does not fit.
     """
     if _FLOAT.fullmatch(text):
         return _float_constant(float(text), kind)
-    value = int(text, 0)
+    value, widest = int(text, 0), max(kind.bits, 32)
+    if not -(1 << widest - 1) <= value < 1 << widest:
+        raise Unsupported(f"constant {text} of more than {widest} bits")
     if kind is Type.F64 and text.lower().lstrip("-").startswith("0x"):
         value <<= 32
     elif kind is Type.I64 and text.startswith("0x") and 1 << 31 <= value < 1 << 32:

@@ -100,6 +100,8 @@ def constant(text: str, kind: Type) -> Any:
     if "." in text:
         return _float(np.float64(text), kind, text)
     value = int(text.rstrip("U"), 0)
+    if not -(1 << 63) <= value < 1 << 64:
+        raise Unsupported(f"constant {text} of more than 64 bits")
     if kind.floating and not text.lower().startswith("0x"):
         return kind.dtype.type(value)
     return np.array(value % (1 << kind.bits), f"u{kind.bytes}").view(kind.dtype)[()]
