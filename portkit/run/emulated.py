@@ -222,7 +222,6 @@ class _Launches:
         """The build of the launches; as for a compiled cell, nothing launched is no build."""
         idle, fatal = self.recorder.idle, self.recorder.fatal()
         build = self.recorder.take()
-        self.recorder.chosen_only = True  # later calls are recorded by nobody
         self.outcome = judge_build(build, fatal, idle)
         return build
 
@@ -238,6 +237,7 @@ def emulate_from_here(
         mode: that claims the target for tensors.
         budget: lane-instructions of one launch; one of more is refused.
     """
+    recorder.chosen_only = True  # an autotuner's other configurations would not be executed
     emulator = Emulator(recorder.target, budget)
     capture(recorder, answers, mode, launch=lambda kernel: _EmulatedLaunch(kernel, mode, emulator, recorder))
     return emulator
@@ -260,7 +260,6 @@ def emulate_cell(case: KernelCase, cell: Cell, emulator: Emulator, recorder: Rec
     torch.set_num_threads(1)  # small tensors; other workers have the other cores
     emulator.begin()
     recorder.clear()
-    recorder.chosen_only = False
     launches = _Launches(recorder)
     try:
         result = _judged(blank, evaluate(case, cell, _runner(launches), seed=seed), launches.outcome, emulator)
@@ -320,7 +319,9 @@ def _judged(blank: CellResult, done: Evaluation, built: Outcome, emulator: Emula
 def _open_choice(build: Build | None) -> dict[str, str]:
     if build is None or build.tuning is None:
         return {}
-    return {"verdict.configurations": "of an autotuner's configurations only the first that can run was emulated"}
+    return {
+        "verdict.configurations": "of an autotuner's configurations only the first that can run was built and emulated"
+    }
 
 
 def _findings(emulator: Emulator) -> dict[str, bytes]:

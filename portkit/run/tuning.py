@@ -3,8 +3,8 @@
 On a GPU that is present, the trials are marked; the launch after them is what runs. On an
 absent one nothing has a time: every configuration is built, as a trial, each time the
 kernel is called, and the launch after the trials, in a configuration that nobody chose, is
-left out. Where launches are emulated, that is the first one that can run, and calls whose builds nobody records
-build it alone. A configuration that the autotuner would skip (over a limit, a failed static
+left out. Where launches are emulated, the first one that can run is chosen, and none behind it
+is built. A configuration that the autotuner would skip (over a limit, a failed static
 assertion, refused by ptxas) costs only itself; what it would not skip ends the call there
 too, and so decides the cell, though all other configurations are built.
 
@@ -39,11 +39,12 @@ class TunedCall:
     launches: list[Launch] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # configuration → why
     fatal: Outcome | None = None  # of the first configuration that the autotuner would not skip
+    unbuilt: int = 0  # configurations behind the first that can run, where no other is asked for
 
     @property
     def settled(self) -> bool:
         """Whether there was no choice: one configuration is left, and it can run."""
-        return len(self.tried) == 1 and not self.failed
+        return len(self.tried) + self.unbuilt == 1 and not self.failed
 
     @property
     def usable(self) -> list[Launch]:
@@ -63,7 +64,7 @@ class TrialRecorder(Protocol):
     call: TunedCall | None
     configuration: str
     calls: list[TunedCall]
-    chosen_only: bool  # nobody asks for the other configurations' builds
+    chosen_only: bool  # of a call's configurations, only the first that can run is asked for
 
     @property
     def forward(self) -> bool:
@@ -77,7 +78,7 @@ def configuration_text(config: Config) -> str:
 
 
 def follow_absent(recorder: TrialRecorder) -> None:
-    """From here on, build every configuration on every call; for the life of the process."""
+    """From here on, build every configuration that is asked for on every call; for the life of the process."""
     run, bench = Autotuner.run, Autotuner._bench
     errors: list[Exception] = []
 
@@ -99,7 +100,7 @@ def follow_absent(recorder: TrialRecorder) -> None:
 
     def bench_one(tuner: Any, *args: Any, config: Config, **meta: Any) -> list[float]:
         errors.clear()
-        if recorder.chosen_only and recorder.call and recorder.call.usable:
+        if _passed_over(recorder):
             return [_FAILED] * 3
         with _trial(recorder, configuration_text(config)) as call:
             try:
@@ -215,6 +216,14 @@ def _trial(recorder: TrialRecorder, configuration: str) -> Iterator[TunedCall]:
         yield call
     finally:
         recorder.trial, recorder.configuration = False, ""
+
+
+def _passed_over(recorder: TrialRecorder) -> bool:
+    """Whether a configuration need not be built, since an earlier one of the call can run; counts it then."""
+    if not (recorder.chosen_only and recorder.call and recorder.call.usable):
+        return False
+    recorder.call.unbuilt += 1
+    return True
 
 
 def _note_fatal(call: TunedCall, configuration: str, error: Exception) -> None:

@@ -137,7 +137,9 @@ def test_times_can_be_printed_but_decide_nothing(built):
 
 
 @pytest.mark.parametrize(("chosen_only", "tried"), [(False, ["A=1", "A=2", "A=3"]), (True, ["A=1", "A=2"])])
-def test_of_a_call_that_nobody_records_only_the_first_usable_configuration_is_built(monkeypatch, chosen_only, tried):
+def test_where_one_configuration_is_asked_for_none_behind_the_first_usable_one_is_built(
+    monkeypatch, chosen_only, tried
+):
     recorder, seen = Recorder(load_catalog().get("h200")), []
     recorder.chosen_only = chosen_only
 
