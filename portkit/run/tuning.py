@@ -114,6 +114,10 @@ def follow_absent(recorder: TrialRecorder) -> None:
 
     Autotuner.run, Autotuner._bench = run_all, bench_one
     Autotuner.do_bench = property(lambda tuner: try_one)
+    _replace_timers(recorder)
+
+
+def _replace_timers(recorder: TrialRecorder) -> None:
     for name in ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton"):
         if hasattr(triton.testing, name):
             setattr(triton.testing, name, timer_of_nothing(recorder))
