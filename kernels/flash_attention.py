@@ -22,10 +22,9 @@ queries by 4 warps leave room for two programs a unit, one of which multiplies w
 queries that come by a descriptor stay in shared memory, which the products read, and leave the registers free.
 Triton 3.6's builds with ``warp_specialize`` left NaN in some heads, and gave wrong results where a mask counts
 rows, so that nothing here asks for it.
-On sm_90 the forward launch spills nothing; that of dK and dV spills up to 336 bytes a thread (``best``, heads of 128,
-causal, Triton 3.6), as the compiled rows of ``suite.yaml`` tell. Steps of 16 queries spill nothing, with products
-a quarter as wide. What a program holds by descriptors, masked steps without a pipeline, or no
-last loop where rows fill their blocks, do not end it.
+On sm_90 no launch of ``best`` spills. That of dK and dV did, where heads share keys, as long as its addresses were
+held in registers: tiles that come by descriptors, and nothing hoisted out of its loops, leave room for two sums of 64
+keys by 4 warps. Heads of 256 are faster with blocks that spill a little: those of ``m128d``.
 
 P and dS are rounded to the inputs' dtype before they enter a product, as the unfused chain
 rounds them. Products of float32 are not allowed tf32: ``ieee``.
@@ -218,12 +217,19 @@ _tuned_forward = triton.autotune(
 def _row_dots(
     out_ptr, grad_ptr, dots_ptr, rows, heads, g_batch, g_head, g_stride, BLOCK: tl.constexpr, DIM: tl.constexpr
 ):
-    """D: the dot products of the rows of O and dO."""
+    """D: the dot products of the rows of O and dO.
+
+    Of float32 in a product's order of sums: for a query that sees one key, dP - D is zero then, as it should be,
+    and not the difference of two roundings, which in long sequences is far above the typical gradient's.
+    """
     m, pair = tl.program_id(0) * BLOCK, tl.program_id(1)
     out = block_of(out_ptr + pair.to(tl.int64) * rows * DIM, m, rows, DIM, BLOCK, DIM, False, False)
     grad = block_of(_head(grad_ptr, pair, heads, g_batch, g_head), m, rows, g_stride, BLOCK, DIM, False, False)
     i = tl.arange(0, BLOCK)
-    dots = tl.sum(out.to(tl.float32) * grad.to(tl.float32), axis=1)
+    if out.dtype == tl.float32:
+        dots = tl.sum(tl.where(i[:, None] == i[None, :], tl.dot(out, grad.T, input_precision="ieee"), 0.0), axis=1)
+    else:
+        dots = tl.sum(out.to(tl.float32) * grad.to(tl.float32), axis=1)
     tl.store(dots_ptr + pair.to(tl.int64) * rows + m + i, dots, mask=i < rows - m)
 
 
@@ -488,8 +494,9 @@ def _run_backward(grad, query, key, value, out, lse, causal, scale, blocks):
     if out.numel() == 0:
         return dq, dk, dv
     dots = torch.empty_like(lse)
-    _row_dots[(triton.cdiv(rows, 64), batch * heads)](
-        *(out, grad, dots, rows, heads), *_strides(grad), BLOCK=64, DIM=dim, num_warps=4
+    block = 16 if query.dtype is torch.float32 else 64
+    _row_dots[(triton.cdiv(rows, block), batch * heads)](
+        *(out, grad, dots, rows, heads), *_strides(grad), BLOCK=block, DIM=dim, num_warps=4
     )
     shared = (query, key, value, grad, lse, dots)
     numbers = (heads, heads // kv_heads, rows, scale, scale * LOG2E, *_strides(query, key, value, grad))
@@ -658,7 +665,21 @@ WIDE_BACK = {"back_held": 32, "back_walked": 16, "back_stages": 2}
 WIDE = {**WIDE_BACK, "block_m": 128, "block_n": 64, "num_warps": 8, "num_stages": 2}
 # Triton has no matrix instructions for sm_75: a product takes float32 copies of its operands in 64 KiB.
 SM_75 = {"wide_heads": {"block_m": 32, "back_held": 16}}
-VARIANTS = {"m64": best(M64, sm_75=SM_75), "m64w4": M64W4, "m128": M128, "m128d": M128D, "auto": {"tuned": True}}
+# The fastest gradients of wide heads on sm_90, which spill; those of ``best`` take half as long again.
+WIDE_SPILLING = {
+    "back_held": 64,
+    "back_walked": 64,
+    "back_stages": 2,
+    "back_descriptors": True,
+    "back_queries": {"back_held": 128, "back_walked": 32},
+}
+VARIANTS = {
+    "m64": best(M64, sm_75=SM_75),
+    "m64w4": M64W4,
+    "m128": M128,
+    "m128d": best(M128D, sm_90={"wide_heads": WIDE_SPILLING}),
+    "auto": {"tuned": True},
+}
 
 SHARED = {
     "inputs": inputs,
@@ -700,10 +721,23 @@ causal_case = KernelCase(
             sm_75=SM_75,
             sm_90={
                 **M64W4,
+                "back_held": 64,
                 "back_walked": 32,
+                "back_warps": 4,
                 "back_descriptors": True,
-                "back_queries": {"back_walked": 64, "back_descriptors": False},
-                "wide_heads": {**WIDE, "back_descriptors": False, "back_queries": {}},
+                "back_queries": {
+                    "back_held": 128,
+                    "back_walked": 64,
+                    "back_warps": 8,
+                    "back_descriptors": False,
+                },
+                "wide_heads": {
+                    **WIDE,
+                    "back_walked": 64,
+                    "back_warps": 8,
+                    "back_descriptors": True,
+                    "back_queries": {"back_held": 64},
+                },
             },
         ),
     },
@@ -724,10 +758,23 @@ full_case = KernelCase(
             sm_75=SM_75,
             sm_90={
                 **M64D,
+                "back_held": 64,
                 "back_walked": 32,
+                "back_warps": 4,
                 "back_descriptors": True,
-                "back_queries": {"back_walked": 64, "back_descriptors": False},
-                "wide_heads": {**WIDE, "back_descriptors": False, "back_queries": {}},
+                "back_queries": {
+                    "back_held": 128,
+                    "back_walked": 64,
+                    "back_warps": 8,
+                    "back_descriptors": True,
+                },
+                "wide_heads": {
+                    **WIDE,
+                    "back_walked": 64,
+                    "back_warps": 8,
+                    "back_descriptors": True,
+                    "back_queries": {"back_held": 64},
+                },
             },
         ),
     },

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import math
 import multiprocessing
 import time
@@ -38,6 +39,12 @@ SLACK = 1.1
 """PyTorch's allocator holds more than is asked of it."""
 OWN_REFERENCE = 6 * GIB
 """Most bytes of a reference that is made in slices of rows, beside its results."""
+FOR_LARGE = 0
+"""The process that goes through the large groups."""
+LARGE = 1 / 6
+"""Share of the memory from which on a group is large."""
+OF_LARGE = 1 / 2
+"""Share of the memory that is kept for the next large group."""
 BLOCKING_SYNC = 4
 """``CU_CTX_SCHED_BLOCKING_SYNC``."""
 NO_MEMORY = ("out of device memory", "out of memory", "ALLOC_FAILED")
@@ -70,15 +77,15 @@ class Needs:
     outputs: int  # of one call, as float64
     chain: int  # most at once of the unfused chain in the cell's dtype
     reference: int  # most at once of that in float64
-    by_row: int = 0  # of which a row takes so many, where rows are independent; 0: they are not
+    rows: int = 0  # of which both can be made slice by slice; 0: they are not independent
     reads_values: bool = False  # then chain and reference are all that is moved, of which they hold a part at once
 
     @property
     def shared_reference(self) -> int:
         """Most of the reference as it is made beside others: slice by slice where that can be."""
-        if not self.by_row:
+        if not self.rows:
             return self.reference
-        return min(self.reference, max(self.by_row, OWN_REFERENCE + 3 * self.outputs))
+        return min(self.reference, max(self.reference // self.rows, OWN_REFERENCE + 3 * self.outputs))
 
     @property
     def free(self) -> int:
@@ -88,13 +95,14 @@ class Needs:
     @property
     def memory(self) -> int:
         """All of it: inputs in three copies, two references, results of chain and calls, and what one of them holds."""
-        most = max(self.shared_reference + 2 * self.inputs, self.chain) // (3 if self.reads_values else 1)
+        chain = min(self.chain, max(self.chain // self.rows, self.free)) if self.rows else self.chain
+        most = max(self.shared_reference + 2 * self.inputs, chain) // (3 if self.reads_values else 1)
         return int(SLACK * (3 * self.inputs + 4.5 * self.outputs + most) + GIB)
 
 
 def needs(source: CaseSource, cell: Cell) -> Needs:
     """What a cell takes, found on tensors without memory; that of the work model where values are asked for."""
-    case = load_case(source)
+    case = _case(source)
     maker, make = ReferenceMaker(case, cell, lambda device: 0), InputMaker(0, "meta")
     inputs = case.inputs(make, cell.shape, cell.dtype)
     own = sum(tensor.nbytes for _, tensor in named_tensors(inputs))
@@ -106,8 +114,8 @@ def needs(source: CaseSource, cell: Cell) -> Needs:
         return Needs(own, int(least) // 2, moved, moved, reads_values=True)
     held = min(moved, maker.held(inputs, upstream) or moved)
     chain = peak_bytes(lambda: unfused(case, cell, inputs, upstream)) or moved
-    rows = named_tensors({name: inputs[name] for name in case.row_inputs})
-    return Needs(own, outputs, chain, held, math.ceil(held / rows[0][1].shape[0]) if rows else 0)
+    by_row = named_tensors({name: inputs[name] for name in case.row_inputs})
+    return Needs(own, outputs, chain, held, by_row[0][1].shape[0] if by_row else 0)
 
 
 def _outputs(case: KernelCase, cell: Cell, inputs: dict[str, Any], make: InputMaker) -> tuple[int, Upstream]:
@@ -122,10 +130,13 @@ def _outputs(case: KernelCase, cell: Cell, inputs: dict[str, Any], make: InputMa
 
 @dataclass
 class Queue:
-    """Groups that are to be judged, the largest first, and the memory that is left for them."""
+    """Groups that are to be judged, the smallest first, and the memory that is left for them.
+
+    One process goes through the large ones, the largest first; others take those once nothing else is left.
+    """
 
     room: int
-    waiting: deque[Group]
+    waiting: list[Group]
     held: dict[int, Group] = field(default_factory=dict)  # process → what it judges
     kinds: dict[int, Kind] = field(default_factory=dict)  # process → what it keeps to
 
@@ -133,7 +144,7 @@ class Queue:
     def of(cls, groups: Iterable[Group], room: int) -> Queue:
         """All of them; one that takes more than there is waits until it is alone."""
         fitting = (replace(each, memory=min(each.memory, room)) for each in groups)
-        return cls(room, deque(sorted(fitting, key=lambda each: (each.last, -each.memory))))
+        return cls(room, sorted(fitting, key=lambda each: (each.last, each.memory)))
 
     @property
     def whole(self) -> int:
@@ -141,27 +152,42 @@ class Queue:
         return self.room + sum(each.memory for each in self.held.values())
 
     def take(self, process: int) -> Group | None:
-        """A group that fits: of the kind that the process keeps to, of one that none keeps to, or the first."""
-        fitting = [each for each in self.waiting if each.memory <= self.room]
-        if not fitting:
-            return None
+        """A group that fits, if there is one."""
+        large = [each for each in reversed(self.waiting) if self._is_large(each)]
+        small = [each for each in self.waiting if not self._is_large(each)]
+        if process == FOR_LARGE or not small:
+            chosen = self._first(large, self.room) or self._first(small, self.room)
+        else:
+            chosen = self._of_kind(process, small)
+        if chosen:
+            self.waiting.remove(chosen)
+            self.room -= chosen.memory
+            self.held[process], self.kinds[process] = chosen, chosen.kind
+        return chosen
+
+    def _of_kind(self, process: int, small: list[Group]) -> Group | None:
+        """Of the kind that the process keeps to, of one that none keeps to, or the first."""
+        waits = FOR_LARGE not in self.held and any(self._is_large(each) for each in self.waiting)
+        fitting = [each for each in small if each.memory <= self.room - waits * self.whole * OF_LARGE]
         fitting = [each for each in fitting if each.last == fitting[0].last]
         taken = {kind for other, kind in self.kinds.items() if other != process}
         own = [each for each in fitting if each.kind == self.kinds.get(process)]
         new = [each for each in fitting if each.kind not in taken]
-        chosen = (own or new or fitting)[0]
-        self.waiting.remove(chosen)
-        self.room -= chosen.memory
-        self.held[process], self.kinds[process] = chosen, chosen.kind
-        return chosen
+        return next(iter(own or new or fitting), None)
+
+    def _first(self, groups: list[Group], room: int) -> Group | None:
+        return next((each for each in groups if each.memory <= room), None)
+
+    def _is_large(self, group: Group) -> bool:
+        return group.memory > LARGE * self.whole
 
     def give_back(self, process: int) -> None:
         """The process is done with its group."""
         self.room += self.held.pop(process).memory
 
     def again(self, group: Group) -> None:
-        """Judge cells of a group again, before all others."""
-        self.waiting.appendleft(group)
+        """Judge cells of a group again."""
+        self.waiting.insert(0, group)
 
 
 Told = Callable[[Cell, Outcome], None]
@@ -296,15 +322,15 @@ def _sleep_while_waiting() -> None:
         driver.cuDevicePrimaryCtxSetFlags_v2(0, BLOCKING_SYNC)
 
 
-_cases: dict[CaseSource, KernelCase] = {}
-"""Cases of this process: what is compiled for one stays with its functions."""
+@functools.cache
+def _case(source: CaseSource) -> KernelCase:
+    """A case, loaded once: what is compiled for it stays with its functions."""
+    return load_case(source)
 
 
 def judge(group: Group, device: str) -> Iterator[Outcome]:
     """The outcome of each cell of a group, in order."""
-    if group.source not in _cases:
-        _cases[group.source] = load_case(group.source)
-    case = _cases[group.source]
+    case = _case(group.source)
     explain = device_failure if device == "cuda" else lambda error, stage: None
     runner = Runner(device, explain, free_bytes=lambda where: min(group.free, free_bytes(where)))
     given: Given | None = None

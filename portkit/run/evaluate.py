@@ -19,7 +19,7 @@ from portkit.run.families import Families, run_families
 from portkit.run.fingerprint import fingerprint
 from portkit.run.guards import same_bits
 from portkit.run.inputs import InputMaker, hash_tensors
-from portkit.run.reference import Reference, ReferenceMaker, unfused
+from portkit.run.reference import Reference, ReferenceMaker
 from portkit.run.tree import map_tensors
 from portkit.run.verify import Run, judge, worst_outcome
 from portkit.run.watched import GuardedStage, Observe, Ran, Runner, StageFailed, run_fused, settle
@@ -86,7 +86,7 @@ def given_for(case: KernelCase, cell: Cell, runner: Runner, *, seed: int) -> Giv
         margins = maker.margins(reference, inputs)
         stale = maker.like(reference, _other_inputs(case, cell, runner, seed), upstream)
     with GuardedStage(Stage.REFERENCE, Status.BASELINE_FAILED, explain):
-        baseline = settle(unfused(case, cell, inputs, upstream))
+        baseline = settle(maker.chain(inputs, upstream))
     return Given(inputs, input_hash, upstream, reference, margins, stale, baseline)
 
 
@@ -178,7 +178,8 @@ def _upstream(
     if cell.direction is Direction.FORWARD:
         return ()
     forward = replace(cell, direction=Direction.FORWARD)
-    return upstream_for([tensor for _, tensor in unfused(case, forward, inputs).named], make)
+    outputs = replace(maker, cell=forward).chain(inputs)
+    return upstream_for([tensor for _, tensor in outputs.named], make)
 
 
 def _other_inputs(case: KernelCase, cell: Cell, runner: Runner, seed: int) -> dict[str, Any]:

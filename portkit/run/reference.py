@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psutil
@@ -31,10 +32,14 @@ from portkit.run.calls import Results, Upstream, call, is_floating, upcast
 from portkit.run.peak import peak_bytes, without_memory
 from portkit.run.tree import map_tensors, named_tensors
 
+Chain = Callable[[Mapping[str, Any], Upstream], Results]
+"""A call on inputs with the gradients that come in."""
+
 FreeBytes = Callable[[torch.device], int]
 """Bytes that a device, or the host for ``cpu``, has free."""
 
 _SHARE = 0.5  # of the free memory that a reference may take
+_CHAIN_SHARE = 0.7  # that the unfused chain may take; PyTorch's allocator holds more than is asked of it
 _GIB = 2**30
 
 
@@ -78,8 +83,21 @@ class ReferenceMaker:
         if self.case.row_inputs and self.cell.direction is Direction.FORWARD:
             return self._by_rows(inputs, needed, budget)
         if self.case.row_inputs and needed <= budget * self._count(inputs):
-            return self._gradients_by_rows(inputs, upstream, max(1, self._count(inputs) * budget // (2 * needed)))
+            step = max(1, self._count(inputs) * budget // (2 * needed))
+            return Reference(self._sliced(self._whole, inputs, upstream, step), f"slices of {step} rows")
         return self._on_host(inputs, upstream, needed, device)
+
+    def chain(self, inputs: Mapping[str, Any], upstream: Upstream = ()) -> Results:
+        """Results of the unfused chain in the cell's dtype; by slices of rows where it takes most of the memory."""
+        room = int(self.free_bytes(device_of(inputs)) * _CHAIN_SHARE)
+        if not self.case.row_inputs or self.moved(inputs) <= room:
+            return unfused(self.case, self.cell, inputs, upstream)
+        shapes, gradients = without_memory(inputs), _without_memory(upstream)
+        held = peak_bytes(lambda: unfused(self.case, self.cell, shapes, gradients)) or 0
+        if held <= room:
+            return unfused(self.case, self.cell, inputs, upstream)
+        step = max(1, self._count(inputs) * room // (2 * held))
+        return self._sliced(partial(unfused, self.case, self.cell), inputs, upstream, step)
 
     def like(self, other: Reference, inputs: Mapping[str, Any], upstream: Upstream = ()) -> Results:
         """The reference for other inputs, of the same rows."""
@@ -103,7 +121,7 @@ class ReferenceMaker:
 
     def held(self, inputs: Mapping[str, Any], upstream: Upstream) -> int | None:
         """Most bytes at once; None where that can't be told without values."""
-        shapes, gradients = without_memory(inputs), tuple(None if x is None else x.to("meta") for x in upstream)
+        shapes, gradients = without_memory(inputs), _without_memory(upstream)
         return peak_bytes(lambda: self._whole(shapes, gradients))
 
     def moved(self, inputs: Mapping[str, Any]) -> int:
@@ -132,14 +150,16 @@ class ReferenceMaker:
         """Rows that there are."""
         return int(named_tensors({name: inputs[name] for name in self.case.row_inputs})[0][1].shape[0])
 
-    def _gradients_by_rows(self, inputs: Mapping[str, Any], upstream: Upstream, step: int) -> Reference:
+    def _sliced(self, function: Chain, inputs: Mapping[str, Any], upstream: Upstream, step: int) -> Results:
         """Slice by slice; gradients of inputs that all rows share are sums over the slices."""
         parts = []
         for rows in torch.arange(self._count(inputs), device=device_of(inputs)).split(step):
             incoming = tuple(None if x is None else x[rows] for x in upstream)
-            parts.append(self._whole(_take_rows(inputs, self.case.row_inputs, rows), incoming))
+            parts.append(function(_take_rows(inputs, self.case.row_inputs, rows), incoming))
+        if self.cell.direction is Direction.FORWARD:
+            return _joined(parts)
         own = {f"grad {name}" for name in self.case.row_inputs}
-        return Reference(_joined(parts, own.__contains__), f"slices of {step} rows")
+        return _joined(parts, own.__contains__)
 
     def _rows(self, inputs: Mapping[str, Any], rows: torch.Tensor) -> Results:
         return self._whole(_take_rows(inputs, self.case.row_inputs, rows.to(device_of(inputs))), ())
@@ -179,6 +199,10 @@ def free_bytes(device: torch.device) -> int:
 def device_of(inputs: Mapping[str, Any]) -> torch.device:
     """Where the first tensor of the inputs lives."""
     return next((tensor.device for _, tensor in named_tensors(inputs)), torch.device("cpu"))
+
+
+def _without_memory(upstream: Upstream) -> Upstream:
+    return tuple(None if x is None else x.to("meta") for x in upstream)
 
 
 def _take_rows(inputs: Mapping[str, Any], names: Sequence[str], rows: torch.Tensor) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """``scripts/judging.py``: groups of cells in the memory of one device, judged by several processes."""
 
-import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -58,36 +57,47 @@ def test_each_cell_has_its_verdict_though_a_process_dies(source):
 
 
 def test_a_process_keeps_to_its_kind_and_others_to_theirs():
-    groups = [group(5), group(4), group(3, case="b"), group(2, dtype="float16"), group(1, case="b")]
+    groups = [group(1), group(2), group(3, case="b"), group(4, dtype="float16"), group(5, case="b")]
     queue = judging.Queue.of(groups, 100)
-    assert [queue.take(process).memory for process in (0, 1, 2)] == [5, 3, 2]
-    queue.give_back(0)
-    assert queue.take(0).memory == 4
-    queue.give_back(2)
-    assert queue.take(2).memory == 1  # of another's kind: nothing else is left
-    assert queue.room == 100 - 3 - 4 - 1
+    assert [queue.take(process).memory for process in (1, 2, 3)] == [1, 3, 4]
+    queue.give_back(1)
+    assert queue.take(1).memory == 2
+    queue.give_back(3)
+    assert queue.take(3).memory == 5  # of another's kind: nothing else is left
+    assert queue.room == 100 - 3 - 2 - 5
 
 
-def test_what_does_not_fit_waits_and_what_is_too_large_goes_alone():
-    queue = judging.Queue.of([group(500), group(60), group(30)], 100)
-    assert queue.take(0).memory == 100
-    assert queue.take(1) is None
+def test_one_process_takes_the_large_ones_for_which_room_is_kept():
+    queue = judging.Queue.of([group(500), group(60), group(30), group(10), group(15), group(16)], 100)
+    assert [queue.take(1).memory, queue.take(2).memory] == [10, 15]
+    assert queue.take(3).memory == 16
+    queue.give_back(3)
+    assert queue.take(0).memory == 60  # 500 waits until it is alone
     queue.give_back(0)
-    assert [queue.take(process).memory for process in (0, 1)] == [60, 30]
-    assert queue.take(2) is None
+    assert queue.take(3).memory == 30  # nothing small is left
+    for process in (1, 2, 3):
+        queue.give_back(process)
+    assert queue.take(1).memory == 100
+    assert queue.take(0) is None
+
+
+def test_small_groups_leave_room_for_a_large_one():
+    queue = judging.Queue.of([*(group(15) for _ in range(6)), group(50)], 100)
+    assert [queue.take(process) is None for process in (1, 2, 3, 4)] == [False, False, False, True]
+    assert queue.take(0).memory == 50
 
 
 def test_the_last_wait_for_all_others():
-    queue = judging.Queue.of([group(9, last=True), group(1)], 100)
-    assert [queue.take(0).memory, queue.take(1).memory] == [1, 9]
+    queue = judging.Queue.of([group(1, last=True), group(9)], 100)
+    assert [queue.take(1).memory, queue.take(1).memory] == [9, 1]
 
 
 def test_what_a_group_needs(source):
     wanted = judging.needs(source, cells((64, 8))[0])
     size = 64 * 8
     assert (wanted.inputs, wanted.outputs, wanted.chain, wanted.reference) == (4 * size, 8 * size, 4 * size, 16 * size)
-    assert wanted.by_row == math.ceil(wanted.reference / 64)
-    large = replace(wanted, reference=100 * judging.GIB, by_row=10 * judging.GIB)
+    assert wanted.rows == 64
+    large = replace(wanted, reference=100 * judging.GIB, rows=10)
     assert large.shared_reference == 10 * judging.GIB
-    assert replace(large, by_row=0).shared_reference == 100 * judging.GIB
+    assert replace(large, rows=0).shared_reference == 100 * judging.GIB
     assert large.memory > 10 * judging.GIB
