@@ -39,6 +39,7 @@ def test_the_good_text_runs():
         (".param .u64 p2", ".param .align 16 .b8 p2[99999999]", "bytes of parameters: 100000015"),
         ("%r0, 1;", "%r0, 99999999999999999999;", "constant 99999999999999999999 of more than 64 bits"),
         ("[%rd21+0]", "[%rd21+99999999999999999999]", "can't be read"),
+        ("%r0, 1;", f"{'{' * 1500}%r0{'}' * 1500}, 1;", "can't be read: maximum recursion depth"),
         (".param .u64 p2", ".param .u6x p2", "can't be read"),
         (".param .u64 p2", ".param .u64 p1", "can't be read"),
     ],

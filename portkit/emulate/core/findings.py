@@ -149,7 +149,7 @@ def readable(site: Site | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except (ValueError, LookupError, ArithmeticError) as error:
+    except (ValueError, LookupError, ArithmeticError, RecursionError) as error:
         if site is not None:
             raise Unsupported(f"can't be read: {error}", site) from error
         raise Unloadable(f"the text can't be read; was it damaged or edited? {error}") from error
