@@ -25,7 +25,7 @@ from tabulate import tabulate
 from told import told
 
 from portkit.model import Evidence, Launch, Record
-from portkit.store.journal import Report, read_blob
+from portkit.store.journal import Report, blob_path, read_blob
 from portkit.store.sources import Sources
 
 Key = tuple[str, str, str | None]
@@ -50,13 +50,22 @@ class Line:
 
 
 def records_of(report: Report) -> Iterator[Record]:
-    """Records of a report, with all of their launches, those in the side folder too."""
+    """Records of a report, with all of their launches, those in the side folder too.
+
+    A report that is kept without that folder has some whose launches are not all there: these are left out.
+    """
+    left_out = 0
     for record in report.records:
         if record.build and (address := record.blobs.get("launches")):
+            if not blob_path(Path(report.path), address).is_file():
+                left_out += 1
+                continue
             launches = _LAUNCHES.validate_json(read_blob(Path(report.path), address))
             yield replace(record, build=replace(record.build, launches=launches, omitted_launches=0))
         else:
             yield record
+    if left_out:
+        print(f"{report.path}: {left_out} records left out, whose launches are in no side folder here", file=sys.stderr)
 
 
 _LAUNCHES = TypeAdapter(tuple[Launch, ...])

@@ -1,6 +1,7 @@
 """The script that holds registers of loaded kernels against those of binaries built without a GPU."""
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,15 @@ def test_launches_without_room_in_the_record_are_compared_too(tmp_path):
     code, last, _ = compare(report(tmp_path, factories.build(*ran), factories.build(*ran[:31], factories.launch(40))))
     assert code == 1
     assert last == ["31 of 32 launches of 1 cells agree, 31 bit by bit"]
+
+
+def test_records_without_their_side_folder_are_left_out_and_counted(tmp_path):
+    ran = [dataclasses.replace(RAN, constants={"BLOCK": str(n), "LONG": "x" * 500}) for n in range(32)]
+    path = report(tmp_path, factories.build(*ran), factories.build(*ran))
+    shutil.rmtree(path.with_suffix(".blobs"))
+    code, _, said = compare(path)
+    assert code == 2
+    assert "2 records left out, whose launches are in no side folder here" in said
 
 
 @pytest.mark.parametrize("changes", [{"source_hash": "6" * 16}, {"shape": (8, 8)}])
