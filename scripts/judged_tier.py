@@ -150,7 +150,14 @@ def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until
     device = device_of(prepared, chosen.target)
     sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
     lines = Lines(chosen.run, Line)
-    add = partial(_add, lines, prepared, device.name)
+    begun = time.monotonic()
+
+    def add(cell: Cell, outcome: Outcome) -> None:
+        _add(lines, prepared, device.name, cell, outcome)
+        if chosen.verbose:
+            after = time.monotonic() - begun
+            print(f"{after:8.1f} s  {cell.label(Evidence.MEASURED)}: {outcome.status}", file=sys.stderr)
+
     room = int(0.96 * device.memory_bytes - chosen.workers * CONTEXT)
     groups = grouped(cells, sources, chosen.last.split(","))
     try:
@@ -207,6 +214,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run", type=Path, metavar="TABLE", help="judge what is left; where lines are added")
     parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only cells whose label has it")
     parser.add_argument("--last", default="", metavar="CASES", help="judged after all others; commas between")
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell each verdict, and when it was known")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--workers", type=int, default=cores, help="processes that judge (one a core)")
     return parser
