@@ -210,7 +210,7 @@ class _Process:
 
 def load_early() -> None:
     """Start the server that processes are forked from, which loads PyTorch and Triton meanwhile."""
-    forkserver.set_forkserver_preload(["__main__", __name__])
+    forkserver.set_forkserver_preload(["portkit.run.measure", "portkit.run.load"])  # no script: it has no path to them
     forkserver.ensure_running()
 
 
