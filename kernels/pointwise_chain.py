@@ -41,10 +41,10 @@ ELEMENTS_PER_WARP = 512  # 16 a thread on 32 lanes and 8 on 64: whole 16-byte lo
 @triton.jit
 def _chain(x_ptr, y_ptr, n, WHOLE: tl.constexpr, OPERATIONS: tl.constexpr, BLOCK: tl.constexpr):
     """``WHOLE``: n fills its blocks, so that nothing is masked."""
-    start = tl.program_id(0).to(tl.int64) * BLOCK
-    lanes = tl.arange(0, BLOCK)
-    mask = None if WHOLE else lanes < n - start
-    y = tl.load(x_ptr + start + lanes, mask=mask).to(tl.float32)
+    # One sum of 64 bits an element: adding the start to the pointer first is 1 % slower at 32 operations.
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = None if WHOLE else at < n
+    y = tl.load(x_ptr + at, mask=mask, eviction_policy="evict_last").to(tl.float32)
     for k in tl.static_range(1, OPERATIONS + 1):
         if k % 4 == 1:
             y = y * 1.5
@@ -54,7 +54,7 @@ def _chain(x_ptr, y_ptr, n, WHOLE: tl.constexpr, OPERATIONS: tl.constexpr, BLOCK
             y = y * -0.75
         else:
             y = y - 0.125
-    tl.store(y_ptr + start + lanes, y.to(y_ptr.dtype.element_ty), mask=mask)
+    tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 _chain_tuned = triton.autotune(

@@ -54,11 +54,13 @@ def _there(heads, half, HEADS: tl.constexpr, HALF: tl.constexpr):
 
 
 @triton.jit
-def _read(ptr, mask):
+def _read(ptr, mask, KEEP: tl.constexpr):
+    """``KEEP``: with the wish that it stays in cache, where in place it is written at once."""
+    POLICY: tl.constexpr = "evict_last" if KEEP else ""
     if mask is None:
-        return tl.load(ptr).to(tl.float32)
+        return tl.load(ptr, eviction_policy=POLICY).to(tl.float32)
     else:  # noqa: RET505 - Triton takes what follows a constant branch for code of both
-        return tl.load(ptr, mask=mask, other=0.0).to(tl.float32)
+        return tl.load(ptr, mask=mask, other=0.0, eviction_policy=POLICY).to(tl.float32)
 
 
 @triton.jit
@@ -89,8 +91,8 @@ def _rope(
     within = None if WHOLE else lane < half
     cos_ptr += batch * cos_batch + token * cos_token
     sin_ptr += batch * sin_batch + token * sin_token
-    c1, c2 = _read(cos_ptr + lane, within), _read(cos_ptr + half + lane, within)
-    s1, s2 = _read(sin_ptr + lane, within), _read(sin_ptr + half + lane, within)
+    c1, c2 = _read(cos_ptr + lane, within, False), _read(cos_ptr + half + lane, within, False)
+    s1, s2 = _read(sin_ptr + lane, within, False), _read(sin_ptr + half + lane, within, False)
     q_ptr += batch * q_batch + token * q_token
     q_out_ptr += batch * qo_batch + token * qo_token
     k_ptr += batch * k_batch + token * k_token
@@ -99,8 +101,8 @@ def _rope(
     q_at, k_at = _places(q_head, FAR, Q_HEADS, HALF), _places(k_head, FAR, K_HEADS, HALF)
     q_mask = None if WHOLE else _there(q_heads, half, Q_HEADS, HALF)
     k_mask = None if WHOLE else _there(k_heads, half, K_HEADS, HALF)
-    q1, q2 = _read(q_ptr + q_at, q_mask), _read(q_ptr + half + q_at, q_mask)
-    k1, k2 = _read(k_ptr + k_at, k_mask), _read(k_ptr + half + k_at, k_mask)
+    q1, q2 = _read(q_ptr + q_at, q_mask, True), _read(q_ptr + half + q_at, q_mask, True)
+    k1, k2 = _read(k_ptr + k_at, k_mask, True), _read(k_ptr + half + k_at, k_mask, True)
     q_at, k_at = _places(qo_head, FAR, Q_HEADS, HALF), _places(ko_head, FAR, K_HEADS, HALF)
     _turn(q_out_ptr, q_at, q_mask, q1, q2, half, c1, c2, s1, s2, BACKWARD)
     _turn(k_out_ptr, k_at, k_mask, k1, k2, half, c1, c2, s1, s2, BACKWARD)
