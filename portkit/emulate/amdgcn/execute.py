@@ -6,6 +6,7 @@ at the same block run it together.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -43,6 +44,12 @@ class Code:
     blocks: Blocks[Block]  # by first instruction
     entry: int
     vectors: int  # vector registers that a wave needs, accumulation registers included
+
+    @functools.cached_property
+    def locks(self) -> bool:
+        """Whether it may spin on a lock: it compares and swaps."""
+        names = (item.instruction.mnemonic for item in self.compiled)
+        return any("cmpswap" in name or "cmpst" in name for name in names)
 
 
 def build(program: Program) -> Code:
@@ -131,8 +138,17 @@ class Runner:
                 self._run_block(self.code.blocks[int(machine.pc[machine.select][0])])
             elif (machine.state == ENDED).all():
                 return
-            if machine.state.any() and (machine.state == WAITING).any():
+            if machine.state.any() and not self._waits_long() and (machine.state == WAITING).any():
                 self._barriers(stuck=not ready.any())
+
+    def _waits_long(self) -> bool:
+        """Whether barriers are left alone as long as a wave can go on, but for now and then.
+
+        In a kernel with a lock, workgroups that spin on it would else run most of the time: so they wait at the barrier
+        of their loop until its holder comes to one, too.
+        """
+        patient = self.code.locks and not self.schedule.turns
+        return patient and bool((self.machine.state == READY).any())
 
     def _run_block(self, block: Block) -> None:
         machine = self.machine

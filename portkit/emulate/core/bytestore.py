@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
 from typing import TypeAlias
 
@@ -13,12 +14,27 @@ Words: TypeAlias = NDArray[np.uint32]
 Offsets: TypeAlias = NDArray[np.int64]
 
 
+_LARGEST_LEARNT = 31 << 20
+"""Below the size up to which glibc learns."""
+
+
 def untouched_zeros(size: int) -> Bytes:
     """Zeros of which few are touched, as in an arena with gaps: NumPy's would take huge pages, each zeroed whole."""
     pages = mmap.mmap(-1, max(1, size))
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         pages.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(pages, np.uint8)[:size]
+
+
+@functools.cache
+def keep_heap() -> None:
+    """Let the C library keep memory that arrays of a run give back, up to some 60 MB, once for the process.
+
+    glibc maps large arrays one by one, and returns the top of its heap to the system as soon as a little of it is free;
+    every array of some 100 kB then begins with page faults, which cost more than what is computed. It learns from the
+    first large one that is freed that such come and go (malloc_trim and mallopt(3), "dynamic mmap threshold").
+    """
+    np.empty(_LARGEST_LEARNT, np.uint8)
 
 
 def low_bits(at: Offsets) -> int:
@@ -40,11 +56,17 @@ class ByteStore:
         self._u64: NDArray[np.uint64] = data.view(np.uint64)
         self._rows = self._u32.reshape(-1, 4)
 
-    def load(self, at: Offsets, size: int) -> Words:
-        """Words of accesses of 1, 2, 4, 8, 12 or 16 bytes: ``[accesses, words]``, short ones zero-extended."""
+    def load(self, at: Offsets, size: int, aligned: bool = False) -> Words:
+        """Words of accesses of 1, 2, 4, 8, 12 or 16 bytes: ``[accesses, words]``, short ones zero-extended.
+
+        Args:
+            at: offset of each.
+            size: bytes of each.
+            aligned: whether all offsets are known to be multiples of the size.
+        """
         if size == 1:
             return self.bytes[at].astype(np.uint32)[:, None]
-        bits = low_bits(at)
+        bits = 0 if aligned else low_bits(at)
         if bits & min(size - 1, 3):
             return self._load_bytes(at, size)
         if size == 2:
@@ -65,9 +87,9 @@ class ByteStore:
             return self._u64[at >> 3].view(np.uint32).reshape(-1, 2)
         return self._u32[(at >> 2)[:, None] + np.arange(words)]
 
-    def store(self, at: Offsets, size: int, words: Words) -> None:
-        """Write accesses of 1, 2, 4, 8, 12 or 16 bytes from ``[accesses, words]``; the last one to a byte stays."""
-        bits = low_bits(at)
+    def store(self, at: Offsets, size: int, words: Words, aligned: bool = False) -> None:
+        """Write accesses from ``[accesses, words]``; the last one to a byte stays. Arguments as of ``load``."""
+        bits = 0 if aligned else low_bits(at)
         if size == 1:
             self.bytes[at] = words[:, 0].astype(np.uint8)
         elif bits & min(size - 1, 3):

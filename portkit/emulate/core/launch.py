@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -145,6 +145,21 @@ class _Extent:
     start: int
     end: int
     name: str
+    first: int  # number of the first pointer into it
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A pointer, and where the host has its array."""
+
+    pointer: Pointer
+    bytes: Bytes  # of the whole array
+    start: int
+    extent: int  # number of the extent that holds it
+
+    def within(self, extent: _Extent) -> slice:
+        """Its bytes of the extent."""
+        return slice(self.start - extent.start, self.start - extent.start + self.bytes.size)
 
 
 class Buffers:
@@ -158,41 +173,38 @@ class Buffers:
     """
 
     def __init__(self, arguments: Sequence[tuple[str, Value]], extra: Sequence[Contents] = ()) -> None:
-        self._pointers = {n: _pointer(name, v) for n, (name, v) in enumerate(arguments) if _is_buffer(v)}
-        found, self._extents = _placed(list(self._pointers.values()))
-        self._places = dict(zip(self._pointers, found, strict=True))
+        pointers = {n: _pointer(name, v) for n, (name, v) in enumerate(arguments) if _is_buffer(v)}
+        placed, self._extents = _place(list(pointers.values()))
+        self._placed = dict(zip(pointers, placed, strict=True))
         self._first = len(extra)
-        self.memory = Memory([*extra, *map(self._contents, self._extents)])
+        self.memory = Memory([*extra, *map(self._contents, range(len(self._extents)))])
 
     def address(self, argument: int) -> int:
         """Address that the kernel gets for a pointer argument."""
-        pointer, place = self._pointers[argument], self._places[argument]
-        start = self._extents[place].start
-        return self.memory.allocations[self._first + place].address + _start(pointer.buffer) - start + pointer.offset
+        placed = self._placed[argument]
+        within = placed.start - self._extents[placed.extent].start
+        return self.memory.allocations[self._first + placed.extent].address + within + placed.pointer.offset
 
     def write_back(self) -> None:
         """Copy emulated memory, and which of it is written, into the caller's arrays."""
-        for number, pointer in self._pointers.items():
-            place = self._places[number]
-            at = _start(pointer.buffer) - self._extents[place].start
-            target = _bytes(pointer.buffer)
-            target[:] = self.memory.view(self._first + place)[at : at + target.size]
-            flags = self.memory.written_of(self._first + place)
-            if isinstance(pointer.written, np.ndarray) and flags is not None:
-                pointer.written[:] = flags[at : at + target.size]
+        for placed in self._placed.values():
+            part, place = placed.within(self._extents[placed.extent]), self._first + placed.extent
+            placed.bytes[:] = self.memory.view(place)[part]
+            flags = self.memory.written_of(place)
+            if isinstance(placed.pointer.written, np.ndarray) and flags is not None:
+                placed.pointer.written[:] = flags[part]
 
-    def _contents(self, extent: _Extent) -> Contents:
-        alone = [pointer for pointer in self._pointers.values() if _extent(pointer) == extent]
-        if alone and alone[0].written is True:
-            return Contents(extent.name, _bytes(alone[0].buffer))
+    def _contents(self, number: int) -> Contents:
+        extent = self._extents[number]
+        own = [placed for placed in self._placed.values() if placed.extent == number]
+        whole = [placed for placed in own if placed.bytes.size == extent.end - extent.start]
+        if whole and whole[0].pointer.written is True:
+            return Contents(extent.name, whole[0].bytes)
         data: Bytes = np.zeros(extent.end - extent.start, np.uint8)
         written: Flags = np.zeros(data.size, np.bool_)
-        for pointer in self._pointers.values():
-            at = _start(pointer.buffer) - extent.start
-            source = _bytes(pointer.buffer)
-            if at >= 0 and at + source.size <= data.size:
-                data[at : at + source.size] = source
-                written[at : at + source.size] |= pointer.written
+        for placed in own:
+            data[placed.within(extent)] = placed.bytes
+            written[placed.within(extent)] |= placed.pointer.written
         return Contents(extent.name, data, True if written.all() else written)
 
 
@@ -215,40 +227,37 @@ def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
     return array.reshape(-1).view(np.uint8)
 
 
-def _start(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def _extent(pointer: Pointer) -> _Extent:
-    start = _start(pointer.buffer)
-    return _Extent(start, start + pointer.buffer.nbytes, pointer.name or "buffer")
-
-
 def places(pointers: Sequence[Pointer]) -> list[tuple[int, int]]:
     """Of each buffer: the allocation that it gets, and the byte of it where the buffer begins."""
-    found, extents = _placed(pointers)
-    starts = [_start(pointer.buffer) for pointer in pointers]
-    return [(place, start - extents[place].start) for place, start in zip(found, starts, strict=True)]
+    placed, extents = _place(pointers)
+    return [(each.extent, each.start - extents[each.extent].start) for each in placed]
 
 
-def _placed(pointers: Sequence[Pointer]) -> tuple[list[int], list[_Extent]]:
-    """Number of the extent of each buffer, and extents in the order of their first buffers.
+def _place(pointers: Sequence[Pointer]) -> tuple[list[_Placed], list[_Extent]]:
+    """Where each buffer lies, and extents in the order of their first buffers.
 
     So where the host has its memory decides nothing.
     """
-    joined = _merge([_extent(pointer) for pointer in pointers])
-    starts = [extent.start for extent in joined]
-    found = [bisect.bisect_right(starts, _start(pointer.buffer)) - 1 for pointer in pointers]
-    order = list(dict.fromkeys(found))
-    return [order.index(each) for each in found], [joined[each] for each in order]
+    arrays = [_bytes(pointer.buffer) for pointer in pointers]
+    starts = [int(array.__array_interface__["data"][0]) for array in arrays]
+    joined = _merge(
+        _Extent(start, start + array.size, pointer.name or "buffer", number)
+        for number, (pointer, array, start) in enumerate(zip(pointers, arrays, starts, strict=True))
+    )
+    extents = sorted(joined, key=lambda extent: extent.first)
+    order = {id(extent): number for number, extent in enumerate(extents)}
+    bounds = [extent.start for extent in joined]
+    found = [order[id(joined[bisect.bisect_right(bounds, start) - 1])] for start in starts]
+    return [_Placed(*each) for each in zip(pointers, arrays, starts, found, strict=True)], extents
 
 
-def _merge(extents: list[_Extent]) -> list[_Extent]:
+def _merge(extents: Iterable[_Extent]) -> list[_Extent]:
     """Extents that overlap, joined; the first one's name stays."""
     merged: list[_Extent] = []
     for item in sorted(extents, key=lambda extent: (extent.start, extent.end)):
-        if merged and item.start < merged[-1].end:
-            merged[-1].end = max(merged[-1].end, item.end)
+        last = merged[-1] if merged else None
+        if last and item.start < last.end:
+            last.end, last.first = max(last.end, item.end), min(last.first, item.first)
         else:
             merged.append(item)
     return merged

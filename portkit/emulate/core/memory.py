@@ -67,8 +67,18 @@ def lay_out(contents: list[Contents]) -> tuple[list[Allocation], int]:
     return placed, -(-(offset + GUARD) // 16) * 16
 
 
-def _zeros(size: int, used: int) -> Bytes:
-    """Of an arena, of which some bytes are used."""
+_KEPT, _KEPT_BYTES = 4, 1 << 26
+"""The last arenas are kept for launches to come, but for huge ones: the first touch of a page costs more than what most
+launches write to it."""
+
+_arenas: list[Bytes] = []
+
+
+def _arena(size: int, used: int) -> Bytes:
+    """An arena, of which some bytes are used. What lies outside the allocations is never read: it may be anything."""
+    for place, arena in enumerate(_arenas):
+        if size <= arena.size:
+            return _arenas.pop(place)
     return untouched_zeros(size) if _SPARSE * used < size else np.zeros(size, np.uint8)
 
 
@@ -84,9 +94,11 @@ class Memory(FollowedStore):
 
     def __init__(self, contents: list[Contents]) -> None:
         self.allocations, size = lay_out(contents)
-        super().__init__(_zeros(size, sum(item.data.size for item in contents)))
+        self._arena = _arena(size, sum(item.data.size for item in contents))
+        super().__init__(self._arena[:size])
         self._starts = np.array([item.start for item in self.allocations], np.int64)
         self._ends = np.array([item.end for item in self.allocations], np.int64)
+        self._last = (0, 0)  # start and size of the allocation that was met last
         self._fill(contents)
 
     def _fill(self, contents: list[Contents]) -> None:
@@ -96,6 +108,14 @@ class Memory(FollowedStore):
             self.bytes[place.start : place.end] = item.data
             if self.written is not None:
                 self.written.flags[place.start : place.end] = item.written
+
+    def release(self) -> None:
+        """Give the arena to a launch to come; the memory is gone then, and whoever has a view of it sees that one's."""
+        arena, self._arena = self._arena, np.zeros(0, np.uint8)
+        super().__init__(self._arena)
+        if 0 < arena.size <= _KEPT_BYTES:
+            _arenas.append(arena)
+            del _arenas[:-_KEPT]
 
     def view(self, index: int) -> Bytes:
         """Bytes of one allocation, not a copy."""
@@ -118,9 +138,13 @@ class Memory(FollowedStore):
 
     def first_outside(self, at: Offsets, size: int) -> int | None:
         """Index of the first access of ``size`` bytes that is not wholly in one allocation."""
+        start, room = self._last
+        if int((at - start).view(np.uint64).max()) + size <= room:  # what lies before it is huge
+            return None
         low, high = int(at.min()), int(at.max())
         place = int(np.searchsorted(self._starts, low, "right")) - 1
         if place >= 0 and high + size <= self._ends[place]:
+            self._last = self.allocations[place].start, self.allocations[place].size
             return None
         places = np.searchsorted(self._starts, at, "right") - 1
         bad = (places < 0) | (at + size > self._ends[np.maximum(places, 0)])

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from portkit.emulate.core.bounds import Bounds
-from portkit.emulate.core.bytestore import Bytes
+from portkit.emulate.core.bytestore import Bytes, keep_heap
 from portkit.emulate.core.findings import Fault, Finding, Halt, Kind, OverBudget, Site, TooLarge, Unloadable, outcome_of
 from portkit.emulate.core.launch import Buffers, Counts, Emulation, Grid, Options, Value, workgroup_ids
 from portkit.emulate.core.memory import Memory
@@ -230,9 +230,11 @@ class KernelLaunch(ABC, Generic[CodeT, RunnerT, JudgedT]):
         again.memory.restore(start)
         try:
             again.run()
+            return all(map(np.array_equal, again.memory.contents(), expected))
         except Halt:
             return False
-        return all(map(np.array_equal, again.memory.contents(), expected))
+        finally:
+            again.memory.release()
 
     def _again(self, options: Options) -> Self:
         return type(self)(self.code, self.grid, self.values, self.waves, self.shared_bytes, options)
@@ -259,6 +261,7 @@ def emulate(make: Callable[[], KernelLaunch[CodeT, RunnerT, JudgedT]], judged: C
         make: gives the launch; what it refuses is an outcome, too.
         judged: what is wrong with its code whatever the data; asked for where the checker is on.
     """
+    keep_heap()
     started = time.perf_counter()
     launch: KernelLaunch[CodeT, RunnerT, JudgedT] | None = None
     halt: Halt | None = None
@@ -271,6 +274,9 @@ def emulate(make: Callable[[], KernelLaunch[CodeT, RunnerT, JudgedT]], judged: C
             launch.run()
     except Halt as error:
         halt = error
+    finally:
+        if launch:
+            launch.memory.release()
     return _emulation(launch, halt, time.perf_counter() - started)
 
 

@@ -50,6 +50,11 @@ class Schedule:
         """Made when it is first asked for: that takes as long as a dozen instructions."""
         return np.random.default_rng(self.seed)
 
+    @property
+    def turns(self) -> bool:
+        """Whether the next pick is one of those against starvation."""
+        return (self.picks + 1) % self.patience == 0
+
     def workgroups(self, count: int) -> NDArray[np.int64]:
         """Order in which workgroups start."""
         numbers = np.arange(count)

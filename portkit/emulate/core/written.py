@@ -81,10 +81,10 @@ class FollowedStore(ByteStore):
         """Index of the first access that reads a byte nothing wrote."""
         return None if self.written is None else self.written.first_missing(at, size)
 
-    def store(self, at: Offsets, size: int, words: Words) -> None:
+    def store(self, at: Offsets, size: int, words: Words, aligned: bool = False) -> None:
         """As ``ByteStore.store``; the bytes count as written."""
         self.mark(at, size)
-        super().store(at, size, words)
+        super().store(at, size, words, aligned)
 
     def mark(self, at: Offsets, size: int) -> None:
         """Count bytes as written."""

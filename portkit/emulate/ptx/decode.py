@@ -143,10 +143,10 @@ class Decoder:
         if isinstance(operand, Register):
             return self._register(operand, kind)
         if isinstance(operand, Immediate):
-            value = self._constant(operand.text, kind)
+            value = self.constant(operand, kind)
             return lambda machine: value
         if isinstance(operand, Negated) and isinstance(operand.operand, Immediate):
-            value = self._constant("-" + operand.operand.text, kind)
+            value = self.constant(operand.operand, kind, "-")
             return lambda machine: value
         if isinstance(operand, Symbol):
             return self._symbol(operand, kind)
@@ -154,7 +154,12 @@ class Decoder:
             return self.packed(operand, kind)
         raise self.unsupported(f"operand {operand}")
 
-    def _constant(self, text: str, kind: Type) -> Any:
+    def constant(self, operand: Immediate, kind: Type, sign: str = "") -> Any:
+        """The value of a constant."""
+        return self.constant_of(sign + operand.text, kind)
+
+    def constant_of(self, text: str, kind: Type) -> Any:
+        """The value of a constant as written."""
         try:
             return constant(text, kind)
         except Unsupported as error:
@@ -162,13 +167,27 @@ class Decoder:
 
     def _register(self, register: Register, kind: Type) -> Read:
         self.uses.reads.add(register)
-        index = register.index
         if register.bits == kind.bits:
-            return lambda machine: machine.read(kind, index)
+            return self.fetch(register, kind)
         if register.bits < kind.bits or kind is Type.PRED or register.bits == 1:
             raise self.unsupported(f"{register.name} of {register.bits} bits where .{kind.suffix} is needed")
-        raw, part = RAW[register.bits], RAW[kind.bits].dtype
-        return lambda machine: machine.read(raw, index).astype(part).view(kind.dtype)
+        whole, part = self.fetch(register, RAW[register.bits]), RAW[kind.bits].dtype
+        return lambda machine: whole(machine).astype(part).view(kind.dtype)
+
+    def fetch(self, register: Register, kind: Type) -> Read:
+        """A register, as a type of its width."""
+        index = register.index
+        return lambda machine: machine.read(kind, index)
+
+    def put(self, register: Register, kind: Type) -> Write:
+        """Writes a register, from a type of its width."""
+        index = register.index
+        return lambda machine, value: machine.write(kind, index, value)
+
+    def place(self, register: Register, kind: Type) -> Callable[[Machine], Array] | None:
+        """The register itself, of all threads; None where it can't be had without a copy."""
+        index = register.index
+        return lambda machine: machine.rows[kind][index]
 
     def _symbol(self, symbol: Symbol, kind: Type) -> Read:
         name = symbol.name.removeprefix("%")
@@ -264,17 +283,17 @@ class Decoder:
         if not isinstance(operand, Register):
             raise self.unsupported(f"destination {operand}")
         self.uses.writes.add(operand)
-        index = operand.index
         if operand.bits == kind.bits:
-            return lambda machine, value: machine.write(kind, index, value)
+            return self.put(operand, kind)
         if operand.bits < kind.bits or kind is Type.PRED or operand.bits == 1:
             raise self.unsupported(f"{operand.name} of {operand.bits} bits for a .{kind.suffix}")
         raw = RAW[operand.bits]
+        put = self.put(operand, raw)
         wide = np.dtype(f"i{raw.bytes}") if kind.signed else raw.dtype
         narrow = kind.dtype if kind.signed else RAW[kind.bits].dtype
 
         def write(machine: Machine, value: Array) -> None:
-            machine.write(raw, index, np.asarray(value, kind.dtype).view(narrow).astype(wide).view(raw.dtype))
+            put(machine, np.asarray(value, kind.dtype).view(narrow).astype(wide).view(raw.dtype))
 
         return write
 

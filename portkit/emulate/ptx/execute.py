@@ -6,6 +6,7 @@ the same block run it together; where instructions need all lanes of a warp, lan
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from portkit.emulate.ptx.isa.barriers import Barriers
 from portkit.emulate.ptx.isa.registry import Compiled, Pass, compile_instruction
 from portkit.emulate.ptx.machine import LANES, PARKED, SLEEPING, Machine, Mask
 from portkit.emulate.ptx.program import Program
+from portkit.emulate.ptx.together import arranged
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class Block:
     """Instructions that run one after another."""
 
     start: int  # index of the first
-    body: tuple[Compiled, ...]  # without those that change no state
-    steps: tuple[Step, ...] = field(repr=False)  # of ``body``
+    steps: tuple[Step, ...] = field(repr=False)  # of what changes any state
+    firsts: tuple[Compiled, ...]  # the first instruction that each step runs
     after: int  # index of the instruction behind the block
     last: Step | None = field(repr=False)  # the control instruction that ends it; None: it falls through
     counted: int  # instructions, those without effect left out
@@ -44,6 +46,11 @@ class Code:
     compiled: tuple[Compiled, ...]
     blocks: Blocks[Block]  # by first instruction
     entry: int
+
+    @functools.cached_property
+    def locks(self) -> bool:
+        """Whether it may spin on a lock: it compares and swaps."""
+        return any(item.instruction.opcode == "atom" and "cas" in item.instruction.modifiers for item in self.compiled)
 
 
 def build(program: Program, passes: tuple[Pass, ...] = ()) -> Code:
@@ -63,7 +70,7 @@ def cut(program: Program, compiled: tuple[Compiled, ...]) -> Code:
     entry = program.functions[program.name].entry
     starts = _starts(program, compiled)
     ends = [*starts[1:], len(compiled)]
-    found = {start: _block(compiled, start, end) for start, end in zip(starts, ends, strict=True)}
+    found = {start: _block(program, compiled, start, end) for start, end in zip(starts, ends, strict=True)}
     blocks = Blocks(found, compiled[-1].instruction.site)
     return Code(program, compiled, blocks, entry)
 
@@ -88,13 +95,14 @@ def _starts(program: Program, compiled: tuple[Compiled, ...]) -> list[int]:
     return sorted(start for start in starts if start < len(compiled))
 
 
-def _block(compiled: tuple[Compiled, ...], start: int, end: int) -> Block:
+def _block(program: Program, compiled: tuple[Compiled, ...], start: int, end: int) -> Block:
     items = compiled[start:end]
     last = items[-1].step if items[-1].entry.ends else None
     straight = items[:-1] if last else items
-    body = tuple(item for item in straight if item.entry.changes)
-    steps = tuple(item.step for item in body)
-    return Block(start, body, steps, end, last, len(body), items[0].entry.collective, items[0].members)
+    body = [item for item in straight if item.entry.changes]
+    order = arranged(program, body)
+    firsts, steps = tuple(first for first, _ in order), tuple(step for _, step in order)
+    return Block(start, steps, firsts, end, last, len(body), items[0].entry.collective, items[0].members)
 
 
 class Runner:
@@ -110,6 +118,7 @@ class Runner:
     def __init__(self, code: Code, machine: Machine, schedule: Schedule, meter: Meter) -> None:
         self.code, self.machine, self.schedule, self.meter = code, machine, schedule, meter
         self.watch: Callable[[Machine, Block], None] | None = None  # called before a block runs
+        machine.patient = code.locks
         machine.go(code.entry)
 
     def run(self) -> None:
@@ -143,7 +152,7 @@ class Runner:
         block = self.code.blocks[at]
         if not block.gathers or self._gathered(block):
             self._run_block(block)
-        if (machine.state == ENDED).any():
+        if (machine.state == ENDED).any() or self.schedule.turns:
             machine.unit(Barriers).complete()
         return True
 
@@ -176,7 +185,7 @@ class Runner:
             site = (
                 self.code.compiled[block.after - 1].instruction.site
                 if number < 0
-                else block.body[number].instruction.site
+                else block.firsts[number].instruction.site
             )
             raise RuntimeError(f"emulator failed at line {site.line} `{site.text}`") from error
         if not block.last:

@@ -56,11 +56,18 @@ class Views(dict[Type, list[Array]]):
 
     def __init__(self, files: dict[int, Array]) -> None:
         self.files = files
+        self._whole: dict[Type, Array] = {}
         super().__init__()
 
     def __missing__(self, kind: Type) -> list[Array]:
-        self[kind] = list(self.files[kind.bits].view(kind.dtype))
+        self[kind] = list(self.whole(kind))
         return self[kind]
+
+    def whole(self, kind: Type) -> Array:
+        """All registers of a type's width: ``[registers, threads]``."""
+        if kind not in self._whole:
+            self._whole[kind] = self.files[kind.bits].view(kind.dtype)
+        return self._whole[kind]
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,9 @@ class Machine:
         all: True where these are all threads.
         count: how many they are.
         uniform: where all threads are ready and at one instruction, that; then ``pc`` is out of date.
+        patient: whether barriers are left alone as long as a thread can go on, but for now and then. In a kernel with a
+            lock, blocks that spin on it would else run most of the time: so they wait at the barrier of their loop
+            until its holder comes to one, too.
     """
 
     def __init__(
@@ -138,6 +148,7 @@ class Machine:
         self.select: slice | Threads = EVERYWHERE
         self.all, self.count = True, self.threads
         self.uniform: int | None = 0
+        self.patient = False
         self.findings: dict[tuple[Kind, int], Finding] = {}
         self.observer: Observer | None = None
         self.shared_observer: Observer | None = None
@@ -189,9 +200,10 @@ class Machine:
 
     def guarded(self, mask: Array, step: Callable[[Machine], None]) -> None:
         """Run a step for those of the selected threads for which ``mask`` is true, if any."""
-        if mask.all():
+        count = np.count_nonzero(mask)
+        if count == mask.size:
             step(self)
-        elif mask.any():
+        elif count:
             which = np.flatnonzero(mask)
             if not isinstance(self.select, slice):
                 which = self.select[which]
@@ -241,7 +253,7 @@ class Machine:
 
     def by_thread(self, value: Array) -> Array:
         """Of the selected threads, from ``[warps, 32]``, or ``[warps, 1]``."""
-        wide = np.broadcast_to(value, (value.shape[0], LANES))
+        wide = value if value.shape[1] == LANES else np.broadcast_to(value, (value.shape[0], LANES))
         return wide.reshape(-1) if self.whole else wide[self.present]
 
     # -- control
@@ -285,12 +297,12 @@ class Machine:
 
     def read_all(self, kind: Type, rows: Rows) -> Array:
         """``[registers, selected threads]``; a view where they lie side by side and all threads are selected."""
-        found = self.rows.files[kind.bits].view(kind.dtype)[rows]
+        found = self.rows.whole(kind)[rows]
         return found if self.all else found[:, self.select]
 
     def write_all(self, kind: Type, rows: Rows, values: Array) -> None:
         """Write the selected threads, from ``[registers, selected threads]``."""
-        file = self.rows.files[kind.bits].view(kind.dtype)
+        file = self.rows.whole(kind)
         if self.all:
             file[rows] = values
         else:
@@ -315,8 +327,9 @@ class Machine:
         """
         own = self.selected if threads is None else threads
         space, place = self.locate(site, space, at, size, own)
-        self._observe(space, Access(site, place, size, self, own, write=False))
-        return self.store_of(space).load(place, size)
+        if observer := self._observer_of(space):
+            observer(Access(site, place, size, self, own, write=False))
+        return self.store_of(space).load(place, size, aligned=True)
 
     def store(
         self, site: Site, space: Space, at: Offsets, size: int, words: Words, threads: Threads | None = None
@@ -324,23 +337,23 @@ class Machine:
         """Checked write of ``[accesses, words]``; arguments as of ``load``."""
         own = self.selected if threads is None else threads
         space, place = self.locate(site, space, at, size, own)
-        self._observe(space, Access(site, place, size, self, own, write=True, words=words))
-        self.store_of(space).store(place, size, words)
+        if observer := self._observer_of(space):
+            observer(Access(site, place, size, self, own, write=True, words=words))
+        self.store_of(space).store(place, size, words, aligned=True)
 
     def touch_atomically(self, site: Site, space: Space, at: Offsets, size: int) -> tuple[Space, Offsets]:
         """Check of an atomic of the selected threads: its space and the offsets into that."""
         own = self.selected
         space, place = self.locate(site, space, at, size, own)
-        self._observe(space, Access(site, place, size, self, own, write=True, atomic=True))
+        if observer := self._observer_of(space):
+            observer(Access(site, place, size, self, own, write=True, atomic=True))
         self.store_of(space).mark(place, size)
         return space, place
 
-    def _observe(self, space: Space, access: Access) -> None:
+    def _observer_of(self, space: Space) -> Observer | None:
         if space is Space.GLOBAL:
-            if self.observer:
-                self.observer(access)
-        elif space is Space.SHARED and self.shared_observer:
-            self.shared_observer(access)
+            return self.observer
+        return self.shared_observer if space is Space.SHARED else None
 
     def store_of(self, space: Space) -> Memory | SharedMemory:
         """The bytes of a space."""
@@ -354,7 +367,7 @@ class Machine:
         Raises:
             Fault: an address is not aligned, or outside what the thread may touch.
         """
-        if low_bits(at) & (size - 1):
+        if size > 1 and low_bits(at) & (size - 1):
             first = int(np.argmax(at & (size - 1) != 0))
             message = f"{size} bytes at an address that is not a multiple of {size}"
             raise Fault(Finding(Kind.MISALIGNED, message, site, self.place(int(own[first]))))

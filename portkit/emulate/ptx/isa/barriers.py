@@ -57,12 +57,14 @@ class Barriers:
         own = machine.selected
         self.number[own], self.needed[own], self.at[own] = numbers, needed, at
         machine.halt(WAITING)
-        self.complete()
+        if not self.machine.patient:
+            self.complete()
 
     def arrive(self, numbers: Array, needed: Array) -> None:
         """Count the selected threads at a barrier; they go on."""
         np.add.at(self.arrived, (self.machine.group[self.machine.select], self.machine.spread(numbers)), 1)
-        self.complete()
+        if not self.machine.patient:
+            self.complete()
 
     def complete(self) -> bool:
         """Free the threads of barriers that have all they need; whether there were any."""
@@ -134,9 +136,11 @@ def _waiting(decoder: Decoder, numbers: Read, needed: Read) -> Step:
 
     def action(machine: Machine) -> None:
         number, count = numbers(machine), needed(machine)
-        check(machine, site, number, count)
+        one = np.ndim(number) == np.ndim(count) == 0
+        if not (one and count == EVERYONE and number < BARRIERS):  # as mostly
+            check(machine, site, number, count)
         machine.go(index + 1)
-        if machine.all and np.ndim(number) == np.ndim(count) == 0 and int(count) in {EVERYONE, machine.per_group}:
+        if machine.all and one and int(count) in {EVERYONE, machine.per_group}:
             _pass(machine)
         else:
             machine.unit(Barriers).wait(number, count, index)

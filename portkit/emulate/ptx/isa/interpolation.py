@@ -24,17 +24,37 @@ from portkit.emulate.ptx.machine import Array
 DATA = Path(__file__).parents[1] / "data" / "interpolation.json"
 
 MANTISSA = 23
-_FRACTION = (1 << MANTISSA) - 1
-Integers: TypeAlias = NDArray[np.int64]
+_ONES = (1 << MANTISSA) - 1
+_EXPONENT = 0xFF << MANTISSA
+Integers: TypeAlias = NDArray[np.int32]
+
+_AT_ONCE = 4096
+"""Arguments that go through all operations before the next: what they leave in between stays in a cache."""
 
 
 @dataclass(frozen=True)
 class Arguments:
     """What the unit makes of its arguments."""
 
-    segment: Integers
-    rest: NDArray[np.float64]  # 0 up to 1, within the segment
-    power: Integers  # of two, that the sum is scaled by
+    segment: NDArray[np.int64]
+    offset: Integers  # within the segment, in units of 2^-width of it
+    width: int
+    scale: Integers  # power of two that the sum is scaled by, where float32 has its exponent
+
+    @property
+    def rest(self) -> NDArray[np.float64]:
+        """The offset, 0 up to 1."""
+        return np.asarray(self.offset * 2.0**-self.width)
+
+    @property
+    def power(self) -> Integers:
+        """The power of two as a number."""
+        return self.scale >> MANTISSA
+
+
+def columns_of(table: Array, width: int) -> tuple[Array, ...]:
+    """Coefficients ``[segments, 3]`` by degree, for offsets of so many bits: powers of two change no rounding."""
+    return tuple(np.ascontiguousarray(column * 2.0 ** (-width * degree)) for degree, column in enumerate(table.T))
 
 
 @dataclass(frozen=True)
@@ -43,72 +63,76 @@ class Interpolated:
 
     Attributes:
         exact: the function, of float64; for arguments that are not regular.
-        regular: which arguments go through the tables.
+        regular: which arguments go through the tables; their results are normal numbers.
         arguments: what the unit makes of those.
         segments: how many there are.
+        width: bits of an argument's place in its segment.
     """
 
     exact: Callable[[Array], Array]
     regular: Callable[[Array], Array]
     arguments: Callable[[Array], Arguments]
     segments: int
+    width: int
 
     @staticmethod
-    def sums(table: Array, given: Arguments) -> Array:
+    def sums(columns: tuple[Array, ...], given: Arguments) -> Array:
         """What the quadratics give, cut off."""
-        constant, linear, square = (column.take(given.segment) for column in table.T)
-        return np.floor(constant + given.rest * (linear + given.rest * square))
+        constant, linear, square = columns
+        offset = given.offset.astype(np.float64)
+        total = square.take(given.segment)
+        total *= offset
+        total += linear.take(given.segment)
+        total *= offset
+        total += constant.take(given.segment)
+        return np.floor(total, out=total)
 
-    def of(self, table: Array, x: Array) -> Array:
-        """The function's float32 results."""
-        x = np.atleast_1d(np.asarray(x, np.float32))
+    def of(self, columns: tuple[Array, ...], x: Array) -> Array:
+        """The function's float32 results, of one dimension."""
         plain = self.regular(x)
         if plain.all():
-            return self._interpolate(table, x)
+            return self._interpolate(columns, x)
         result = self.exact(x.astype(np.float64)).astype(np.float32)
         if plain.any():
-            result[plain] = self._interpolate(table, x[plain])
+            result[plain] = self._interpolate(columns, x[plain])
         return result
 
-    def _interpolate(self, table: Array, x: Array) -> Array:
+    def _interpolate(self, columns: tuple[Array, ...], x: Array) -> Array:
+        """Sums have 24 bits, so a power of two is added to their exponent."""
         given = self.arguments(x)
-        unit = ((np.asarray(given.power, np.int64) + 1023) << 52).view(np.float64)  # what np.ldexp takes longer for
-        return (self.sums(table, given) * unit).astype(np.float32)
+        bits = self.sums(columns, given).astype(np.float32).view(np.int32)
+        bits += given.scale
+        return bits.view(np.float32)
 
 
-def _split(fraction: Integers, bits: int, power: Integers, high: Array | int = 0) -> Arguments:
-    """Segment by the upper bits of a fraction of 23 bits, and what is above it."""
-    below = MANTISSA - bits
-    rest = (fraction & ((1 << below) - 1)) * 2.0**-below
-    return Arguments(np.asarray((high << bits) | (fraction >> below)), rest, power)
+def _split(fraction: Integers, width: int, scale: Integers) -> Arguments:
+    """Segment by the upper bits of a fraction, and what is below them."""
+    return Arguments((fraction >> width).astype(np.int64), fraction & ((1 << width) - 1), width, scale)
 
 
 def _fixed(x: Array) -> Arguments:
     """ex2: the argument in fixed point, 23 bits of fraction; a negative one by its complement unless it is whole."""
-    whole = np.floor(np.abs(x.astype(np.float64)) * 2.0**MANTISSA).astype(np.int64)
-    signed = np.where(np.signbit(x), np.where(x == np.rint(x), -whole, ~whole), whole)
-    return _split(signed & _FRACTION, 6, (signed >> MANTISSA) - MANTISSA)
-
-
-def _bits(x: Array) -> Integers:
-    return x.view(np.uint32).astype(np.int64)
+    fixed = (x * np.float32(2.0**MANTISSA)).astype(np.int32)
+    fixed -= ((x < 0) & (x != np.rint(x))).view(np.int8)
+    return _split(fixed & _ONES, 17, (fixed & ~_ONES) - (MANTISSA << MANTISSA))
 
 
 def _inverse(x: Array) -> Arguments:
     """rcp: by the mantissa."""
-    bits = _bits(x)
-    return _split(bits & _FRACTION, 7, 127 - (bits >> MANTISSA & 0xFF) - MANTISSA - 1)
+    bits = x.view(np.int32)
+    return _split(bits & _ONES, 16, ((127 - MANTISSA - 1) << MANTISSA) - (bits & _EXPONENT))
 
 
 def _by_parity(sign: int) -> Callable[[Array], Arguments]:
     """Roots: by the mantissa, and whether the exponent is odd."""
 
     def arguments(x: Array) -> Arguments:
-        bits = _bits(x)
-        exponent = (bits >> MANTISSA & 0xFF) - 127
+        bits = x.view(np.int32)
+        exponent = (bits >> MANTISSA) - 127
         odd = exponent & 1
         shift = MANTISSA + (1 if sign < 0 else 0)
-        return _split(bits & _FRACTION, 6, sign * ((exponent - odd) >> 1) - shift, odd)
+        scale = sign * ((exponent - odd) >> 1) - shift
+        return _split((odd << MANTISSA) | (bits & _ONES), 17, scale << MANTISSA)
 
     return arguments
 
@@ -126,10 +150,10 @@ def _above_zero(x: Array) -> Array:
 
 
 FUNCTIONS: dict[str, Interpolated] = {
-    "ex2": Interpolated(np.exp2, _within_range, _fixed, 64),
-    "rcp": Interpolated(lambda x: 1.0 / x, _above_zero, _inverse, 128),
-    "rsqrt": Interpolated(lambda x: 1.0 / np.sqrt(x), _above_zero, _by_parity(-1), 128),
-    "sqrt": Interpolated(np.sqrt, _above_zero, _by_parity(1), 128),
+    "ex2": Interpolated(np.exp2, _within_range, _fixed, 64, 17),
+    "rcp": Interpolated(lambda x: 1.0 / x, _above_zero, _inverse, 128, 16),
+    "rsqrt": Interpolated(lambda x: 1.0 / np.sqrt(x), _above_zero, _by_parity(-1), 128, 17),
+    "sqrt": Interpolated(np.sqrt, _above_zero, _by_parity(1), 128, 17),
 }
 """By name. Of rcp, that of positive arguments."""
 
@@ -140,15 +164,31 @@ def tables() -> dict[str, Array]:
     return {name: np.array(rows, np.float64) for name, rows in json.loads(DATA.read_text()).items()}
 
 
+@functools.cache
+def _columns(name: str) -> tuple[Array, ...]:
+    return columns_of(tables()[name], FUNCTIONS[name].width)
+
+
 def interpolated(name: str) -> Callable[[Array], Array]:
     """A function of float32 as the unit gives it."""
-    function = FUNCTIONS[name]
+    function = _odd_reciprocal if name == "rcp" else functools.partial(_plain, name)
 
     def operation(x: Array) -> Array:
-        shape = np.shape(x)
-        if name == "rcp":
-            size = function.of(tables()[name], np.abs(x))
-            return np.copysign(size, x).reshape(shape)
-        return function.of(tables()[name], x).reshape(shape)
+        x = np.asarray(x, np.float32)
+        flat = np.ascontiguousarray(x).reshape(-1)
+        if flat.size <= _AT_ONCE:
+            return function(flat).reshape(x.shape)
+        parts = [function(flat[start : start + _AT_ONCE]) for start in range(0, flat.size, _AT_ONCE)]
+        return np.concatenate(parts).reshape(x.shape)
 
     return operation
+
+
+def _plain(name: str, x: Array) -> Array:
+    return FUNCTIONS[name].of(_columns(name), x)
+
+
+def _odd_reciprocal(x: Array) -> Array:
+    size = _plain("rcp", np.abs(x)).view(np.uint32)
+    size |= x.view(np.uint32) & np.uint32(1 << 31)
+    return size.view(np.float32)

@@ -87,17 +87,16 @@ def store_words(machine: Machine, site: Site, space: Space, at: Array, size: int
 
 def elements(words: Words, kind: Type, count: int) -> Array:
     """``[accesses, count]`` of the words of accesses."""
-    raw = np.dtype(f"u{kind.bytes}")
     if kind.bytes * count < 4:
         words = words.astype(f"u{kind.bytes * count}")
-    return np.ascontiguousarray(words).view(raw).view(kind.dtype)
+    return np.ascontiguousarray(words).view(kind.dtype)
 
 
 def words_of(values: Sequence[Array], kind: Type, count: int) -> Words:
     """``[accesses, words]`` of the values of each element."""
-    raw = np.dtype(f"u{kind.bytes}")
     if kind.bytes == 4 and len(values) == 1 and np.ndim(values[0]) == 1:
         return np.asarray(values[0]).view(np.uint32)[:, None]
+    raw = RAW[kind.bits].dtype
     table: Array = np.empty((count, len(values)), raw)
     for column, value in enumerate(values):
         table[:, column] = np.asarray(value).view(raw)
@@ -161,7 +160,7 @@ def _uniform_load(decoder: Decoder, source: Operand, kind: Type, writes: Sequenc
         raise decoder.unsupported(f"{end - start} bytes of parameter {name}, which has {parameter.size}")
 
     def step(machine: Machine) -> None:
-        for value, write in zip(np.frombuffer(machine.parameters[start:end], kind.dtype), writes, strict=True):
+        for value, write in zip(np.frombuffer(machine.parameters, kind.dtype, len(writes), start), writes, strict=True):
             write(machine, value)
 
     return step

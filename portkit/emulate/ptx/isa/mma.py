@@ -245,7 +245,8 @@ def fused(program: Program, compiled: tuple[Compiled, ...]) -> tuple[Compiled, .
         first = compiled[run[0]].step
         if len(run) > 1 and isinstance(first, Products):
             decoders = [Decoder(program, compiled[each].instruction) for each in run]
-            result[run[0]] = replace(compiled[run[0]], step=Products(first.kind, decoders))
+            also = tuple(compiled[each].uses for each in run[1:])
+            result[run[0]] = replace(compiled[run[0]], step=Products(first.kind, decoders), also=also)
             for each in run[1:]:
                 result[each] = replace(compiled[each], step=_done)
     return tuple(result)

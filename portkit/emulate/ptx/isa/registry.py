@@ -52,6 +52,8 @@ class Compiled:
     step: Step
     uses: Uses
     members: Read | None = None  # lanes that run it together, by bit; None: all
+    also: tuple[Uses, ...] = ()  # of instructions behind it that run with it
+    made: Step | None = None  # as its entry made it; where ``step`` is another, something has been added or taken away
 
 
 Pass: TypeAlias = Callable[[Program, tuple[Compiled, ...]], tuple[Compiled, ...]]
@@ -123,11 +125,21 @@ def compile_instruction(program: Program, instruction: Instruction) -> Compiled:
     """
     entry = entry_of(program, instruction)
     decoder = Decoder(program, instruction)
-    decoder.ignore(*row_name(instruction).split(".")[1:])
-    with readable(instruction.site):
+    step = _guarded(decoder, entry, build_step(entry, decoder))
+    return Compiled(instruction, entry, step, decoder.uses, _members(decoder, entry), made=step)
+
+
+def build_step(entry: Entry, decoder: Decoder) -> Step:
+    """What an instruction does where its guard, if it has one, is true.
+
+    Raises:
+        Unsupported: as ``compile_instruction``.
+    """
+    decoder.ignore(*row_name(decoder.instruction).split(".")[1:])
+    with readable(decoder.site):
         step = entry.build(decoder)
     decoder.finish()
-    return Compiled(instruction, entry, _guarded(decoder, entry, step), decoder.uses, _members(decoder, entry))
+    return step
 
 
 ALL_LANES = ("-1", "0xffffffff", "4294967295", "0xFFFFFFFF")

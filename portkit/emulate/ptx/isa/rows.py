@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from portkit.emulate.core.vectors import Approximation
-from portkit.emulate.ptx.decode import Decoder, Read, Step
+from portkit.emulate.ptx.decode import Decoder, Read, Step, Write
 from portkit.emulate.ptx.isa.registry import Entry
-from portkit.emulate.ptx.machine import Machine
+from portkit.emulate.ptx.machine import Array, Machine
 from portkit.emulate.ptx.program import Operand, Register
 from portkit.emulate.ptx.types import Type, types_of
 
@@ -78,9 +78,10 @@ def computed(decoder: Decoder, function: Function, result: Type, sources: Sequen
 
 def result_step(decoder: Decoder, target: Operand, function: Function, kind: Type, reads: Sequence[Read]) -> Step:
     """The step that writes what a function makes of its sources."""
-    if isinstance(function, np.ufunc) and isinstance(target, Register) and target.bits == kind.bits:
-        return _in_place(decoder, target, function, kind, reads)
     write = decoder.write(target, kind)
+    if isinstance(function, np.ufunc) and isinstance(target, Register) and target.bits == kind.bits:
+        place = decoder.place(target, kind)
+        return _in_place(place, write, function, kind, reads) if place else _copied(write, function, kind, reads)
     if len(reads) == 1:
         (only,) = reads
         return lambda machine: write(machine, function(only(machine)))
@@ -90,20 +91,24 @@ def result_step(decoder: Decoder, target: Operand, function: Function, kind: Typ
     return lambda machine: write(machine, function(*[read(machine) for read in reads]))
 
 
-def _in_place(decoder: Decoder, target: Register, function: Function, kind: Type, reads: Sequence[Read]) -> Step:
+def _in_place(
+    place: Callable[[Machine], Array], write: Write, function: Function, kind: Type, reads: Sequence[Read]
+) -> Step:
     """NumPy writes the register itself where all threads are selected."""
-    decoder.uses.writes.add(target)
-    index = target.index
+    checked, copied = kind is Type.F32, _copied(write, function, kind, reads)
 
     def step(machine: Machine) -> None:
-        values = [read(machine) for read in reads]
-        row = machine.rows[kind][index]
-        if machine.all:
-            function(*values, out=row)
-            if kind is Type.F32 and np.isnan(row.sum()):
-                row[np.isnan(row)] = CANONICAL_NAN
-        else:
-            result = function(*values)
-            row[machine.select] = canonical(result) if kind is Type.F32 else result
+        if not machine.all:
+            copied(machine)
+            return
+        target = place(machine)
+        function(*[read(machine) for read in reads], out=target)
+        if checked and np.isnan(target.sum()):
+            target[np.isnan(target)] = CANONICAL_NAN
 
     return step
+
+
+def _copied(write: Write, function: Function, kind: Type, reads: Sequence[Read]) -> Step:
+    last = canonical if kind is Type.F32 else np.asarray
+    return lambda machine: write(machine, last(function(*[read(machine) for read in reads])))

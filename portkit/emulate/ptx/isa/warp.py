@@ -13,10 +13,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from portkit.emulate.ptx.decode import Decoder, Step
+from portkit.emulate.ptx.decode import Decoder, Read, Step, Write
 from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import LANES, Array, Machine
+from portkit.emulate.ptx.program import Immediate, Sink
 from portkit.emulate.ptx.types import Type, types_of
 
 _MOVES = "Data Movement and Conversion Instructions"
@@ -53,7 +54,12 @@ def _shuffle(decoder: Decoder) -> Step:
     mode = decoder.required("up", "down", "bfly", "idx")
     target, valid = decoder.both(decoder.operands[0])
     read, by, limits = (decoder.read(operand, Type.B32) for operand in decoder.operands[1:4])
-    write, write_valid = decoder.write(target, Type.B32), decoder.write(valid, Type.PRED)
+    write = decoder.write(target, Type.B32)
+    write_valid = None if isinstance(valid, Sink) else decoder.write(valid, Type.PRED)
+    if all(isinstance(operand, Immediate) for operand in decoder.operands[2:4]):
+        distance, limit = (int(operand.text, 0) for operand in decoder.operands[2:4] if isinstance(operand, Immediate))
+        fixed = shuffle_sources(mode, np.asarray(distance), np.asarray(limit))
+        return _shuffle_fixed(read, write, write_valid, *fixed)
 
     def step(machine: Machine) -> None:
         values = machine.by_warp(read(machine))
@@ -68,7 +74,20 @@ def _shuffle(decoder: Decoder) -> Step:
         else:
             moved = np.take_along_axis(values, np.broadcast_to(source, values.shape), 1)
         write(machine, machine.by_thread(moved))
-        write_valid(machine, machine.by_thread(np.broadcast_to(inside, values.shape)))
+        if write_valid:
+            write_valid(machine, machine.by_thread(np.broadcast_to(inside, values.shape)))
+
+    return step
+
+
+def _shuffle_fixed(read: Read, write: Write, write_valid: Write | None, source: Array, inside: Array) -> Step:
+    """By constants, so that the lanes are the same in every warp."""
+
+    def step(machine: Machine) -> None:
+        moved = machine.by_warp(read(machine)).take(source, axis=1)
+        write(machine, machine.by_thread(moved))
+        if write_valid:
+            write_valid(machine, machine.by_thread(np.broadcast_to(inside, moved.shape)))
 
     return step
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -225,9 +227,27 @@ def _parts(depth: int, shape: tuple[int, ...]) -> Iterator[tuple[slice, slice]]:
             yield slice(row, row + high), slice(column, column + wide)
 
 
+class _Scratch(threading.local):
+    """Arrays that one part after the other is worked out in: they stay in the cache, which new ones would not."""
+
+    def __init__(self) -> None:
+        self._kept: dict[type[np.generic], Array] = {}
+
+    def of(self, kind: type[np.generic], shape: tuple[int, ...]) -> Array:
+        """An array of a type, of which there is one at a time; it holds anything."""
+        size = math.prod(shape)
+        if kind not in self._kept or self._kept[kind].size < size:
+            self._kept[kind] = np.empty(size, kind)
+        return self._kept[kind][:size].reshape(shape)
+
+
+_SCRATCH = _Scratch()
+
+
 def _exponent_sums(a: Terms, b: Terms) -> Array:
-    sums: Array = a.exponents[:, :, None] + b.exponents[:, None]
-    return sums
+    left, right = a.exponents[:, :, None], b.exponents[:, None]
+    shape = np.broadcast_shapes(left.shape, right.shape)
+    return np.add(left, right, out=_SCRATCH.of(left.dtype.type, shape))
 
 
 def _narrow(a: Terms, b: Terms, addend: Array, model: Model, way: _Way) -> Array | None:
@@ -241,7 +261,8 @@ def _narrow(a: Terms, b: Terms, addend: Array, model: Model, way: _Way) -> Array
             return None
         np.maximum(top, _LEAST, out=top)
     scale = (((2 * _BIAS + model.fraction) - top) << 23).view(np.float32)
-    products = a.values[:, :, None] * b.values[:, None]
+    left, right = a.values[:, :, None], b.values[:, None]
+    products = np.multiply(left, right, out=_SCRATCH.of(np.float32, (a.values.shape[0], *addend.shape)))
     products *= scale
     exact = _total(products, model).astype(np.float64)
     exact += np.trunc(addend * scale)
@@ -271,7 +292,8 @@ def _any(a: Terms, b: Terms, addend: Array, model: Model, way: _Way) -> Array:
 
 def _total(scaled: Array, model: Model) -> Array:
     """Sum over the first axis of products cut to whole numbers, each below 2^(fraction + 2)."""
-    cut = scaled.astype(np.int32)
+    cut = _SCRATCH.of(np.int32, scaled.shape)
+    np.copyto(cut, scaled, casting="unsafe")
     enough = scaled.shape[0] << (model.fraction + 2) <= 1 << 31
     return np.add.reduce(cut, axis=0, dtype=np.int32 if enough else np.int64)
 
