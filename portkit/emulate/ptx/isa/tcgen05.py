@@ -272,6 +272,7 @@ def _warp_leaders(machine: Machine) -> list[int]:
 
 
 def _allocate(decoder: Decoder) -> Step:
+    """The document does not say by which proxy the address is written, so no fence is asked for behind it."""
     _one_block(decoder)
     decoder.ignore("sync", "aligned", "shared::cta")
     decoder.need(2)
@@ -283,6 +284,8 @@ def _allocate(decoder: Decoder) -> Step:
         leaders = np.array(_warp_leaders(machine))
         starts = [memory.allocate(site, thread, columns) for thread in leaders.tolist()]
         machine.store(site, Space.SHARED, at, _SIZE, np.array(starts, np.uint32)[:, None], leaders)
+        _, places = machine.locate(site, Space.SHARED, at, _SIZE, leaders)
+        machine.unit(Flights).fenced(places >> 4)
 
     return step
 
