@@ -180,13 +180,18 @@ def compare(
         _compare_part(flat[part], *(None if x is None else x[part] for x in others), scale=scale)
         for part in _chunks(flat.numel())
     ]
-    agree = not parts or bool(torch.stack([part.agree for part in parts]).all())
     if not parts:
-        return Difference(0.0, 0, agree)
-    if not bool(torch.stack([part.compared for part in parts]).any()):
-        return Difference(None, 0, agree)
+        return Difference(0.0, 0, True)
     value, chunk = torch.stack([part.worst for part in parts]).max(dim=0)
-    return Difference(float(value), int(parts[int(chunk)].where) + int(chunk) * _CHUNK, agree)
+    found = (
+        torch.stack([part.agree for part in parts]).all(),
+        torch.stack([part.compared for part in parts]).any(),
+        value,
+        torch.stack([part.where for part in parts]).index_select(0, chunk.view(1)).squeeze(0) + chunk * _CHUNK,
+    )
+    # One wait for the device; float64 holds every index exactly.
+    agree, compared, worst, index = torch.stack([each.to(torch.float64) for each in found]).tolist()
+    return Difference(worst, int(index), bool(agree)) if compared else Difference(None, 0, bool(agree))
 
 
 @dataclass(frozen=True)
@@ -228,26 +233,25 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def root_mean_square(reference: torch.Tensor) -> float:
     """Root mean square of the finite elements; 1 where it would be zero."""
     flat = reference.reshape(-1)
-    largest = _largest_finite(flat)
-    if not largest:
-        return 1.0
     total = torch.zeros((), dtype=torch.float64, device=flat.device)
-    count = torch.zeros((), dtype=torch.int64, device=flat.device)
+    count, largest = total.clone(), _largest_finite(flat)
+    by = torch.where(largest > 0, largest, 1.0)
     for chunk in _chunks(flat.numel()):
         part = flat[chunk].to(torch.float64)
         finite = part.isfinite()
         # Over the largest: the square of 1e-200 is 0 in float64.
-        total += part.masked_fill(~finite, 0.0).div_(largest).square_().sum()
+        total += part.masked_fill(~finite, 0.0).div_(by).square_().sum()
         count += finite.sum()
-    return math.sqrt(float(total) / max(int(count), 1)) * largest or 1.0
+    squares, finite_count, scale = torch.stack([total, count, largest]).tolist()  # one wait for the device
+    return math.sqrt(squares / max(finite_count, 1.0)) * scale or 1.0
 
 
-def _largest_finite(flat: torch.Tensor) -> float:
-    largest = [
-        part.masked_fill(~part.isfinite(), 0.0).abs().max()
-        for part in (flat[chunk].to(torch.float64) for chunk in _chunks(flat.numel()))
-    ]
-    return float(torch.stack(largest).max()) if largest else 0.0
+def _largest_finite(flat: torch.Tensor) -> torch.Tensor:
+    largest = torch.zeros((), dtype=torch.float64, device=flat.device)
+    for chunk in _chunks(flat.numel()):
+        part = flat[chunk].to(torch.float64)
+        largest = torch.maximum(largest, part.masked_fill(~part.isfinite(), 0.0).abs().max())
+    return largest
 
 
 @dataclass(frozen=True)
