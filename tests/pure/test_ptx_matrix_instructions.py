@@ -260,6 +260,19 @@ def test_a_copy_over_what_threads_wrote_needs_a_fence(fence):
         finds(kernel, "the async proxy overwrites shared memory that a thread wrote", *buffers)
 
 
+def test_a_copy_over_the_word_of_tensor_memory_needs_no_fence():
+    """As Triton's kernels do it: nobody says by which proxy that word is written."""
+    lines = "setp.lt.u32 %p3, %r90, 32;\n@%p3 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r60], 32;\n"
+    lines += "bar.sync 0;\nld.shared.b32 %r80, [%r60];\nbar.sync 0;\nmov.u32 %r70, 0; mov.u32 %r71, 0;\n"
+    lines += "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r63], 512;\n"
+    source, found = random_words(20, 32), empty(128)
+    free = "bar.sync 0;\n@%p3 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r80, 32;\n"
+    copied = lines + f"@%p0 {BULK}\n" + WAIT + LOOK + free
+    kernel, buffers = tensor_launch(copied, matrix_map(20, 32, (8, 16)), found, source)
+    passes(kernel.replace("sm_90a", "sm_100a"), *buffers)
+    assert np.array_equal(found.reshape(16, 8), source[:16, :8])
+
+
 OUT = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd0, {%r70, %r71}], [%r60];\n"
 FILL = "shl.b32 %r61, %r90, 2; add.u32 %r62, %r60, %r61;\n" + load(1, 0, 1) + "st.shared.b32 [%r62], %r0;\n"
 
