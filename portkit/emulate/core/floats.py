@@ -61,7 +61,10 @@ def fma64(a: Array, b: Array, c: Array) -> Array:
     """a·b + c in float64, rounded once (Boldo and Melquiond's algorithm; exactly where that leaves the range)."""
     a, b, c = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (a, b, c)))
     with np.errstate(over="ignore", invalid="ignore"):
-        plain = np.asarray(a * b + c)
+        product = a * b
+        plain = np.asarray(product + c)
+        if _exact(a, b, product):
+            return plain
         result = _fma64_in_range(a, b, c)
     sizes = np.abs(np.stack([a, b, a * b, c]))
     safe = ((sizes == 0) | ((sizes > 2.0**-400) & (sizes < 2.0**400))).all(axis=0)
@@ -72,6 +75,12 @@ def fma64(a: Array, b: Array, c: Array) -> Array:
         index = tuple(place)
         result[index] = _exact_fma(float(a[index]), float(b[index]), float(c[index]))
     return result
+
+
+def _exact(a: Array, b: Array, product: Array) -> bool:
+    """Whether float64 holds all products, as of numbers that were float32; False where that is not sure."""
+    sizes = np.abs(product)
+    return bool(((sizes > 2.0**-900) & (sizes < 2.0**900)).all()) and not _product_error(a, b, product).any()
 
 
 def _fma64_in_range(a: Array, b: Array, c: Array) -> Array:
@@ -127,6 +136,8 @@ def fma16(a: Array, b: Array, c: Array) -> Array:
 def flush(x: Array) -> Array:
     """Float32 with denormals replaced by zeros of the same sign."""
     x = np.asarray(x, np.float32)
+    if not x.ndim and not abs(float(x)) < SMALLEST_NORMAL:  # a constant, mostly
+        return x
     small = np.abs(x) < SMALLEST_NORMAL
     return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
 

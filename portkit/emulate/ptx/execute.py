@@ -152,7 +152,7 @@ class Runner:
         block = self.code.blocks[at]
         if not block.gathers or self._gathered(block):
             self._run_block(block)
-        if (machine.state == ENDED).any() or self.schedule.turns:
+        if self.schedule.turns or (not machine.patient and (machine.state == ENDED).any()):
             machine.unit(Barriers).complete()
         return True
 

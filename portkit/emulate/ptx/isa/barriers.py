@@ -72,17 +72,36 @@ class Barriers:
         waiting = machine.state == WAITING
         if not waiting.any():
             return False
-        freed = False
-        for key in np.unique(machine.group[waiting] * BARRIERS + self.number[waiting]):
-            group, number = divmod(int(key), BARRIERS)
-            mine = waiting & (machine.group == group) & (self.number == number)
-            freed |= self._complete_one(group, number, mine)
+        if self._one_for_all(waiting):
+            freed = self._complete_blocks(waiting)
+        else:
+            keys = np.unique(machine.group[waiting] * BARRIERS + self.number[waiting]).tolist()
+            freed = sum(self._complete_one(key // BARRIERS, key % BARRIERS, waiting) for key in keys) > 0
         if freed and (machine.state == READY).all() and (machine.pc == machine.pc[0]).all():
             machine.uniform = int(machine.pc[0])
         return freed
 
-    def _complete_one(self, group: int, number: int, mine: Array) -> bool:
+    def _one_for_all(self, waiting: Array) -> bool:
+        """Whether all wait at one barrier, each block's for all of its threads, and nothing more goes on there."""
+        numbers = self.number[waiting]
+        alike = (numbers == numbers[0]).all() and (self.needed[waiting] == EVERYONE).all()
+        return bool(alike) and not self.reductions and not self.arrived.any()
+
+    def _complete_blocks(self, waiting: Array) -> bool:
+        """Free the blocks whose threads all wait or have ended."""
         machine = self.machine
+        here = waiting.reshape(len(machine.groups), -1)
+        done = (here | (machine.state == ENDED).reshape(here.shape)).all(axis=1) & here.any(axis=1)
+        mine = (here & done[:, None]).reshape(-1)
+        machine.state[mine], self.number[mine] = READY, -1
+        if machine.synchronised:
+            for group in np.flatnonzero(done).tolist():
+                machine.synchronised(group)
+        return bool(done.any())
+
+    def _complete_one(self, group: int, number: int, waiting: Array) -> bool:
+        machine = self.machine
+        mine = waiting & (machine.group == group) & (self.number == number)
         needed = int(self.needed[mine].max())
         if needed == EVERYONE:
             needed = int(np.count_nonzero((machine.group == group) & (machine.state != ENDED)))

@@ -84,12 +84,14 @@ class Copies:
             done = self._selected(copy.threads)
             if but is not None:
                 done &= copy.groups < self.committed[copy.threads] - but
-            if done.any():
-                self._end(copy.part(done))
             if done.all():
+                self._end(copy)
                 self.flights.ended(copy.number)
+            elif done.any():
+                self._end(copy.part(done))
+                left.append(copy.part(~done))
             else:
-                left.append(copy.part(~done) if done.any() else copy)
+                left.append(copy)
         self.out = left
 
     def _selected(self, threads: Threads) -> Mask:

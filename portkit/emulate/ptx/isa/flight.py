@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from portkit.emulate.core.bytestore import Offsets
+from portkit.emulate.core.bytestore import Offsets, low_bits
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.ptx.isa.registry import Compiled
 from portkit.emulate.ptx.machine import Access, Machine, Mask, Threads
@@ -53,6 +53,7 @@ class Flights:
         self._reads: dict[int, Offsets] = {}  # units that operations read, by the identity of their array
         self._read: Mask | None = None  # those units, as far as somebody has asked since they changed
         self._writers: NDArray[np.int32] = np.zeros(units * UNIT // _WORD, np.int32)  # by word: who writes it
+        self._unit_writers = self._writers.reshape(units, -1)  # the same by unit
         self._operations: dict[int, Operation] = {}
         self._count = 0
         self._last_reader: Operation | None = None
@@ -75,10 +76,16 @@ class Flights:
     def _refuse_unwritten(self, access: Access) -> None:
         if not access.at.size:  # such as a box that lies outside its tensor
             return
-        number = self._writers[_words(access.at, access.size)].reshape(access.at.size, -1).max(axis=1)
-        if number.any():
+        met = self._writers_of(access.at, access.size)
+        if met.any():
+            number = met.reshape(access.at.size, -1).max(axis=1)
             first = int(np.argmax(number != 0))
             raise _missing(self._operations[int(number[first])], "still writes", access, first)
+
+    def _writers_of(self, at: Offsets, size: int) -> NDArray[np.int32]:
+        """Who writes the words of accesses; those of whole units lie side by side."""
+        whole = size == UNIT and not low_bits(at)
+        return self._unit_writers[at >> _SHIFT] if whole else self._writers[_words(at, size)]
 
     def _refuse_read(self, units: Offsets, access: Access) -> None:
         if self._read is None:
@@ -94,17 +101,30 @@ class Flights:
         if self._others:
             self._others(access)
 
+    @property
+    def followed(self) -> bool:
+        """Whether somebody else follows accesses."""
+        return self._others is not None
+
     # -- operations
 
     def writes(self, operation: Operation, places: Offsets, size: int) -> int:
         """Begin to write ``size`` bytes at each of some offsets; gives the number by which it ends."""
         self._count += 1
         self._operations[self._count] = operation
-        self._writers[_words(places, size)] = self._count
+        if size == UNIT and not low_bits(places):
+            self._unit_writers[places >> _SHIFT] = self._count
+        else:
+            self._writers[_words(places, size)] = self._count
         return self._count
 
     def wrote(self, number: int, places: Offsets, size: int) -> None:
         """An operation has written these of its bytes; the others are still out."""
+        if size == UNIT and not low_bits(places):
+            units = places >> _SHIFT
+            writers = self._unit_writers[units]
+            self._unit_writers[units] = np.where(writers == number, np.int32(0), writers)
+            return
         words = _words(places, size)
         own = words[self._writers[words] == number]
         self._writers[own] = 0

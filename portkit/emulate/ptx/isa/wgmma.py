@@ -147,8 +147,10 @@ class Products(PendingRegisters):
                 self._reads.append(reads)
                 continue
             self.flights.has_read(reads.units)
-            self._judge_last(reads.part(done))
-            if not done.all():
+            whole = bool(done.all())
+            if self.flights.followed:
+                self._judge_last(reads if whole else reads.part(done))
+            if not whole:
                 self._begin_reads(reads.part(~done))
 
     def _begin_reads(self, reads: _Reads) -> None:
