@@ -60,7 +60,7 @@ FAMILIES = {
 
 SIDES = ("prototype", "unchecked", "checked")
 
-LEAST_SECONDS, LEAST_ROUNDS, MOST_ROUNDS = 0.3, 3, 30
+LEAST_SECONDS, LEAST_ROUNDS, MOST_ROUNDS = 0.2, 3, 20
 """Each launch is repeated for so long, within these numbers of rounds."""
 
 
