@@ -131,7 +131,11 @@ targets: [{target}]
 """
 
 
-def test_a_run_writes_counters_of_each_measured_cell(found, tmp_path):
+def test_a_run_writes_counters_of_each_measured_cell(target, tmp_path):
+    try:
+        open_profiler(target)
+    except HostError as error:
+        pytest.skip(error.render())
     name = probe_host().devices[0].target
     (tmp_path / "matrix.yaml").write_text(MATRIX.format(path=ROOT / "kernels" / "sum_abs.py", target=name))
     command = [sys.executable, "-m", "pytest", "--benchmark", "-p", "no:cacheprovider", "-k", "16777216 and w8"]
@@ -139,6 +143,8 @@ def test_a_run_writes_counters_of_each_measured_cell(found, tmp_path):
     command += ["--portkit-counters", "require", "--portkit-baselines", "eager"]
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    if done.returncode and "no hardware counters: no permission" in (said := done.stdout + done.stderr):
+        pytest.skip(said)
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = (tmp_path / "reports" / "local").glob("*.jsonl")
     report = read_report(path)
