@@ -215,21 +215,22 @@ _tuned_forward = triton.autotune(
 
 @triton.jit
 def _row_dots(
-    out_ptr, grad_ptr, dots_ptr, rows, heads, g_batch, g_head, g_stride, BLOCK: tl.constexpr, DIM: tl.constexpr
-):
+    out_ptr, grad_ptr, dots_ptr, rows, heads, g_batch, g_head, g_stride, CAUSAL: tl.constexpr, BLOCK: tl.constexpr,
+    DIM: tl.constexpr,
+):  # fmt: skip
     """D: the dot products of the rows of O and dO.
 
-    Of float32 in a product's order of sums: for a query that sees one key, dP - D is zero then, as it should be,
-    and not the difference of two roundings, which in long sequences is far above the typical gradient's.
+    Of the first query of a causal pass in float32 it is summed as a product sums dP: that query sees one key, and
+    dP - D is zero, as it should be. The difference of two ways to round is far above a late query's gradient.
     """
     m, pair = tl.program_id(0) * BLOCK, tl.program_id(1)
     out = block_of(out_ptr + pair.to(tl.int64) * rows * DIM, m, rows, DIM, BLOCK, DIM, False, False)
     grad = block_of(_head(grad_ptr, pair, heads, g_batch, g_head), m, rows, g_stride, BLOCK, DIM, False, False)
     i = tl.arange(0, BLOCK)
-    if out.dtype == tl.float32:
-        dots = tl.sum(tl.where(i[:, None] == i[None, :], tl.dot(out, grad.T, input_precision="ieee"), 0.0), axis=1)
-    else:
-        dots = tl.sum(out.to(tl.float32) * grad.to(tl.float32), axis=1)
+    dots = tl.sum(out.to(tl.float32) * grad.to(tl.float32), axis=1)
+    if CAUSAL and out.dtype == tl.float32:
+        products = tl.dot(out, grad.T, input_precision="ieee")
+        dots = tl.where(m + i == 0, tl.sum(tl.where(i[:, None] == i[None, :], products, 0.0), axis=1), dots)
     tl.store(dots_ptr + pair.to(tl.int64) * rows + m + i, dots, mask=i < rows - m)
 
 
@@ -496,7 +497,7 @@ def _run_backward(grad, query, key, value, out, lse, causal, scale, blocks):
     dots = torch.empty_like(lse)
     block = 16 if query.dtype is torch.float32 else 64
     _row_dots[(triton.cdiv(rows, block), batch * heads)](
-        *(out, grad, dots, rows, heads), *_strides(grad), BLOCK=block, DIM=dim, num_warps=4
+        *(out, grad, dots, rows, heads), *_strides(grad), CAUSAL=causal, BLOCK=block, DIM=dim, num_warps=4
     )
     shared = (query, key, value, grad, lse, dots)
     numbers = (heads, heads // kv_heads, rows, scale, scale * LOG2E, *_strides(query, key, value, grad))

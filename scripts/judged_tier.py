@@ -161,7 +161,7 @@ def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until
     room = int(0.96 * device.memory_bytes - chosen.workers * CONTEXT)
     groups = grouped(cells, sources, chosen.last.split(","))
     try:
-        Judges(Queue.of(groups, room), add, chosen.workers).run(until - time.monotonic())
+        Judges(Queue(room), add, chosen.workers).run(groups, until - time.monotonic())
     finally:
         lines.close()
 

@@ -13,6 +13,7 @@ import functools
 import math
 import multiprocessing
 import time
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from portkit.run.inputs import InputMaker
 from portkit.run.load import load_case
 from portkit.run.measure import device_failure
 from portkit.run.peak import peak_bytes
-from portkit.run.reference import ReferenceMaker, free_bytes, unfused
+from portkit.run.reference import CHAIN_SHARE, ReferenceMaker, free_bytes, unfused
 from portkit.run.torch_settings import kept_settings
 from portkit.run.tree import named_tensors
 
@@ -43,8 +44,8 @@ FOR_LARGE = 0
 """The process that goes through the large groups."""
 LARGE = 1 / 6
 """Share of the memory from which on a group is large."""
-OF_LARGE = 1 / 2
-"""Share of the memory that is kept for the next large group."""
+HUGE = 1 / 2
+"""Share of the memory up to which it is, and that is kept for the next of them."""
 BLOCKING_SYNC = 4
 """``CU_CTX_SCHED_BLOCKING_SYNC``."""
 NO_MEMORY = ("out of device memory", "out of memory", "ALLOC_FAILED")
@@ -95,7 +96,8 @@ class Needs:
     @property
     def memory(self) -> int:
         """All of it: inputs in three copies, two references, results of chain and calls, and what one of them holds."""
-        chain = min(self.chain, max(self.chain // self.rows, self.free)) if self.rows else self.chain
+        in_slices = bool(self.rows) and self.chain > CHAIN_SHARE * self.free
+        chain = max(self.chain // self.rows, int(CHAIN_SHARE / 2 * self.free)) if in_slices else self.chain
         most = max(self.shared_reference + 2 * self.inputs, chain) // (3 if self.reads_values else 1)
         return int(SLACK * (3 * self.inputs + 4.5 * self.outputs + most) + GIB)
 
@@ -132,19 +134,18 @@ def _outputs(case: KernelCase, cell: Cell, inputs: dict[str, Any], make: InputMa
 class Queue:
     """Groups that are to be judged, the smallest first, and the memory that is left for them.
 
-    One process goes through the large ones, the largest first; others take those once nothing else is left.
+    One process goes through the large ones, the largest first; others take those once nothing small is left.
+    What takes more than half of the memory waits for all others.
     """
 
     room: int
-    waiting: list[Group]
+    waiting: list[Group] = field(default_factory=list)
     held: dict[int, Group] = field(default_factory=dict)  # process → what it judges
     kinds: dict[int, Kind] = field(default_factory=dict)  # process → what it keeps to
 
-    @classmethod
-    def of(cls, groups: Iterable[Group], room: int) -> Queue:
-        """All of them; one that takes more than there is waits until it is alone."""
-        fitting = (replace(each, memory=min(each.memory, room)) for each in groups)
-        return cls(room, sorted(fitting, key=lambda each: (each.last, each.memory)))
+    def add(self, group: Group) -> None:
+        """One more; if it takes more than there is, it waits until it is alone."""
+        insort(self.waiting, replace(group, memory=min(group.memory, self.whole)), key=_order)
 
     @property
     def whole(self) -> int:
@@ -153,41 +154,39 @@ class Queue:
 
     def take(self, process: int) -> Group | None:
         """A group that fits, if there is one."""
-        large = [each for each in reversed(self.waiting) if self._is_large(each)]
-        small = [each for each in self.waiting if not self._is_large(each)]
-        if process == FOR_LARGE or not small:
-            chosen = self._first(large, self.room) or self._first(small, self.room)
+        small = [each for each in self.waiting if each.memory <= LARGE * self.whole]
+        large = [each for each in reversed(self.waiting) if LARGE < each.memory / self.whole <= HUGE]
+        if small and process != FOR_LARGE:
+            chosen = self._of_kind(process, small, kept=self.whole * HUGE if large and not self._has_large() else 0)
         else:
-            chosen = self._of_kind(process, small)
+            chosen = self._first(large) or self._first(small) or (None if small or large else self._first(self.waiting))
         if chosen:
             self.waiting.remove(chosen)
             self.room -= chosen.memory
             self.held[process], self.kinds[process] = chosen, chosen.kind
         return chosen
 
-    def _of_kind(self, process: int, small: list[Group]) -> Group | None:
+    def _has_large(self) -> bool:
+        return any(each.memory > LARGE * self.whole for each in self.held.values())
+
+    def _of_kind(self, process: int, small: list[Group], kept: float) -> Group | None:
         """Of the kind that the process keeps to, of one that none keeps to, or the first."""
-        waits = FOR_LARGE not in self.held and any(self._is_large(each) for each in self.waiting)
-        fitting = [each for each in small if each.memory <= self.room - waits * self.whole * OF_LARGE]
-        fitting = [each for each in fitting if each.last == fitting[0].last]
+        fitting = [each for each in small if each.memory <= self.room - kept and each.last == small[0].last]
         taken = {kind for other, kind in self.kinds.items() if other != process}
         own = [each for each in fitting if each.kind == self.kinds.get(process)]
         new = [each for each in fitting if each.kind not in taken]
         return next(iter(own or new or fitting), None)
 
-    def _first(self, groups: list[Group], room: int) -> Group | None:
-        return next((each for each in groups if each.memory <= room), None)
-
-    def _is_large(self, group: Group) -> bool:
-        return group.memory > LARGE * self.whole
+    def _first(self, groups: list[Group]) -> Group | None:
+        return next((each for each in groups if each.memory <= self.room), None)
 
     def give_back(self, process: int) -> None:
         """The process is done with its group."""
         self.room += self.held.pop(process).memory
 
-    def again(self, group: Group) -> None:
-        """Judge cells of a group again."""
-        self.waiting.insert(0, group)
+
+def _order(group: Group) -> tuple[bool, int]:
+    return (group.last, group.memory)
 
 
 Told = Callable[[Cell, Outcome], None]
@@ -230,21 +229,29 @@ class Judges:
         self._context = multiprocessing.get_context("forkserver")
         self._processes = dict(enumerate(self._start() for _ in range(count)))
 
-    def run(self, seconds: float = math.inf) -> None:
-        """Judge until nothing is left or the time is over."""
-        until = time.monotonic() + seconds
+    def run(self, groups: Iterable[Group], seconds: float = math.inf) -> None:
+        """Judge until nothing is left or the time is over; groups are taken in while others are judged."""
+        until, more = time.monotonic() + seconds, iter(groups)
         try:
-            self._give()
-            while self._queue.held and time.monotonic() < until:
-                wait = None if until == math.inf else max(0.0, until - time.monotonic())
-                ready = set(connection.wait([each.connection for each in self._processes.values()], wait))
-                for number, process in list(self._processes.items()):
-                    if process.connection in ready:
-                        self._hear(number, process)
+            while time.monotonic() < until:
+                added = next(more, None)
+                if added:
+                    self._queue.add(added)
                 self._give()
+                if not added and not self._queue.held:
+                    return
+                self._wait(0.0 if added else until - time.monotonic())
         finally:
             for process in self._processes.values():
                 process.end()
+
+    def _wait(self, seconds: float) -> None:
+        """Hear the processes that have something to tell."""
+        connections = [each.connection for each in self._processes.values()]
+        ready = set(connection.wait(connections, None if seconds == math.inf else max(0.0, seconds)))
+        for number, process in list(self._processes.items()):
+            if process.connection in ready:
+                self._hear(number, process)
 
     def _start(self) -> _Process:
         ours, theirs = self._context.Pipe()
@@ -287,7 +294,7 @@ class Judges:
         self._processes[number] = self._start()
         if process.left:
             memory = self._queue.whole if alone else group.memory
-            self._queue.again(replace(group, cells=tuple(process.left), memory=memory))
+            self._queue.add(replace(group, cells=tuple(process.left), memory=memory))
 
 
 def _code(process: _Process) -> int | None:

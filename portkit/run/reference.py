@@ -39,7 +39,7 @@ FreeBytes = Callable[[torch.device], int]
 """Bytes that a device, or the host for ``cpu``, has free."""
 
 _SHARE = 0.5  # of the free memory that a reference may take
-_CHAIN_SHARE = 0.7  # that the unfused chain may take; PyTorch's allocator holds more than is asked of it
+CHAIN_SHARE = 0.7  # that the unfused chain may take; PyTorch's allocator holds more than is asked of it
 _GIB = 2**30
 
 
@@ -89,7 +89,7 @@ class ReferenceMaker:
 
     def chain(self, inputs: Mapping[str, Any], upstream: Upstream = ()) -> Results:
         """Results of the unfused chain in the cell's dtype; by slices of rows where it takes most of the memory."""
-        room = int(self.free_bytes(device_of(inputs)) * _CHAIN_SHARE)
+        room = int(self.free_bytes(device_of(inputs)) * CHAIN_SHARE)
         if not self.case.row_inputs or self.moved(inputs) <= room:
             return unfused(self.case, self.cell, inputs, upstream)
         shapes, gradients = without_memory(inputs), _without_memory(upstream)

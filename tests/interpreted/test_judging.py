@@ -45,12 +45,19 @@ def group(memory, *, case="a", dtype="float32", last=False):
     return judging.Group(CaseSource(case), (cells((4, 8), dtype, case)[0],), 1, memory, last)
 
 
+def queue_of(groups, room):
+    queue = judging.Queue(room)
+    for each in groups:
+        queue.add(each)
+    return queue
+
+
 def test_each_cell_has_its_verdict_though_a_process_dies(source):
     verdicts = {}
     both = list(judging.grouped([*cells((4, 8)), *cells((64, 8))], {"doubled": source}, last=()))
     assert [len(each.cells) for each in both] == [4, 4]
-    queue = judging.Queue.of(both, 1 << 40)
-    judging.Judges(queue, lambda cell, outcome: verdicts.update({cell: outcome.status}), 2, device="cpu").run(120)
+    queue = judging.Queue(1 << 40)
+    judging.Judges(queue, lambda cell, outcome: verdicts.update({cell: outcome.status}), 2, device="cpu").run(both, 120)
     named = [Status.PASSED, Status.WORKER_LOST, Status.WRONG_RESULT, Status.PASSED]
     assert verdicts == dict(zip([*cells((4, 8)), *cells((64, 8))], named * 2, strict=True))
     assert queue.room == 1 << 40
@@ -58,7 +65,7 @@ def test_each_cell_has_its_verdict_though_a_process_dies(source):
 
 def test_a_process_keeps_to_its_kind_and_others_to_theirs():
     groups = [group(1), group(2), group(3, case="b"), group(4, dtype="float16"), group(5, case="b")]
-    queue = judging.Queue.of(groups, 100)
+    queue = queue_of(groups, 100)
     assert [queue.take(process).memory for process in (1, 2, 3)] == [1, 3, 4]
     queue.give_back(1)
     assert queue.take(1).memory == 2
@@ -67,28 +74,27 @@ def test_a_process_keeps_to_its_kind_and_others_to_theirs():
     assert queue.room == 100 - 3 - 2 - 5
 
 
-def test_one_process_takes_the_large_ones_for_which_room_is_kept():
-    queue = judging.Queue.of([group(500), group(60), group(30), group(10), group(15), group(16)], 100)
-    assert [queue.take(1).memory, queue.take(2).memory] == [10, 15]
-    assert queue.take(3).memory == 16
-    queue.give_back(3)
-    assert queue.take(0).memory == 60  # 500 waits until it is alone
-    queue.give_back(0)
-    assert queue.take(3).memory == 30  # nothing small is left
-    for process in (1, 2, 3):
+def test_one_process_takes_the_large_ones_and_what_is_huge_waits_for_all_others():
+    queue = queue_of([group(500), group(60), group(40), group(30), group(10), group(15)], 100)
+    assert [queue.take(process).memory for process in (0, 1, 2, 3)] == [40, 10, 15, 30]
+    assert queue.take(4) is None
+    for process in (0, 1, 2):
         queue.give_back(process)
+    assert queue.take(0).memory == 60
+    queue.give_back(3)
+    assert queue.take(1) is None
+    queue.give_back(0)
     assert queue.take(1).memory == 100
-    assert queue.take(0) is None
 
 
 def test_small_groups_leave_room_for_a_large_one():
-    queue = judging.Queue.of([*(group(15) for _ in range(6)), group(50)], 100)
+    queue = queue_of([*(group(15) for _ in range(6)), group(50)], 100)
     assert [queue.take(process) is None for process in (1, 2, 3, 4)] == [False, False, False, True]
     assert queue.take(0).memory == 50
 
 
 def test_the_last_wait_for_all_others():
-    queue = judging.Queue.of([group(1, last=True), group(9)], 100)
+    queue = queue_of([group(1, last=True), group(9)], 100)
     assert [queue.take(1).memory, queue.take(1).memory] == [9, 1]
 
 
