@@ -32,3 +32,32 @@ def test_registers_of_each_loaded_kernel_are_those_of_the_binary_built_for_it_wi
         Status.PASSED,
         Status.BUILT,
     }
+
+
+FULL = REPORTS / "full-h200-2026-11-30"
+CLOCKS = REPORTS / "clocks-h200-2026-11-30"
+
+
+def test_the_full_tier_is_made_in_pieces_on_several_devices():
+    (report,) = map(read_report, FULL.glob("*.jsonl"))
+    measured = {each.cell for each in report.records}
+    assert (report.header.tier, report.header.cells, len(report.records)) == ("full", 480, len(measured))
+    assert {each.outcome.status for each in report.records} == {Status.PASSED}
+    assert len(report.resumes) >= 1
+    assert len({each.device_id for each in report.records}) >= 2
+    assert all("compile_max_autotune" in each.timing.baselines for each in report.records)
+
+
+def test_builds_of_the_full_tier_have_the_registers_of_what_was_loaded():
+    command = [sys.executable, str(ROOT / "scripts" / "compare_registers.py"), str(FULL), f"{FULL}-compiled.tar.xz"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    launches, cells = re.findall(r"(\d+) of \1 launches of (\d+) cells agree", run.stdout)[0]
+    assert (run.returncode, int(launches) >= 111, int(cells) >= 75) == (0, True, True)
+
+
+def test_trace_and_profiler_agree_on_every_fused_function_of_the_suite():
+    (path,) = CLOCKS.glob("20261130T123314Z-*.jsonl")
+    command = [sys.executable, str(ROOT / "scripts" / "compare_clocks.py"), str(path)]
+    fused = subprocess.run([*command, "--function", "fused"], capture_output=True, text=True, check=False)
+    assert "17 of 17 within 2% or 1.5 µs a kernel" in fused.stdout
+    assert "38 of 40 within" in subprocess.run(command, capture_output=True, text=True, check=False).stdout
