@@ -674,11 +674,17 @@ WIDE_SPILLING = {
     "back_descriptors": True,
     "back_queries": {"back_held": 128, "back_walked": 32},
 }
+# Gradients of 128 rows of 256 would take 151 KiB of shared memory, of 99, and 608 columns of tensor memory, of 512;
+# 64 rows of float32 would take 100 KiB.
+FITTING = {
+    **{name: {"wide_heads": {**WIDE_BACK, "block_m": 64}} for name in ("sm_86", "sm_89", "sm_120")},
+    **{name: {"wide_heads": WIDE_BACK} for name in ("sm_100", "sm_103")},
+}
 VARIANTS = {
     "m64": best(M64, sm_75=SM_75),
-    "m64w4": M64W4,
-    "m128": M128,
-    "m128d": best(M128D, sm_90={"wide_heads": WIDE_SPILLING}),
+    "m64w4": best(M64W4, **FITTING),
+    "m128": best(M128, **FITTING),
+    "m128d": best(M128D, **FITTING, sm_90={"wide_heads": WIDE_SPILLING}),
     "auto": {"tuned": True},
 }
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import forked
 from tabulate import tabulate
 from tier_table import LEFT, Lines, State, add_options, counts, expected, read_lines, state_of_today, write_lines
 from told import told
@@ -137,16 +138,19 @@ def kept(of: Mapping[Cell, State], found: Found, prepared: Prepared) -> Iterator
 
 def left(of: Mapping[Cell, State], words: Iterable[str]) -> list[Cell]:
     """Cells that are to be judged; where words are given, those whose label has one of them."""
-    wanted = [cell for cell, state in of.items() if state in LEFT]
     some = list(words)
-    return [cell for cell in wanted if not some or any(word in cell.label(Evidence.MEASURED) for word in some)]
+    return [cell for cell, state in of.items() if state in LEFT and (not some or has_word(some, cell))]
+
+
+def has_word(words: Iterable[str], cell: Cell) -> bool:
+    """Whether the label of a cell has one of the words."""
+    return any(word in cell.label(Evidence.MEASURED) for word in words)
 
 
 def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until: float) -> None:
     """Judge cells until the time is over, of the monotonic clock, and add each verdict to the table."""
-    from judging import CONTEXT, Judges, Queue, grouped, load_early  # noqa: PLC0415 - loads PyTorch and Triton
+    from judging import CONTEXT, Judges, Queue, grouped  # noqa: PLC0415 - loads PyTorch and Triton
 
-    load_early()
     device = device_of(prepared, chosen.target)
     sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
     lines = Lines(chosen.run, Line)
@@ -159,7 +163,7 @@ def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until
             print(f"{after:8.1f} s  {cell.label(Evidence.MEASURED)}: {outcome.status}", file=sys.stderr)
 
     room = int(0.96 * device.memory_bytes - chosen.workers * CONTEXT)
-    groups = grouped(cells, sources, chosen.last.split(","))
+    groups = grouped(cells, sources, partial(has_word, chosen.last))
     try:
         Judges(Queue(room), add, chosen.workers).run(groups, until - time.monotonic())
     finally:
@@ -190,6 +194,8 @@ def main(arguments: list[str]) -> int:
     chosen = _parser().parse_args(arguments)
     until = time.monotonic() + (chosen.seconds or math.inf)
     found = _found(chosen)  # before the plan takes its time: whether they can be read
+    if chosen.run:
+        forked.begin()
     prepared = prepare(chosen.matrix, tier=chosen.tier, selection=Selection((chosen.target,)), emulate=Emulate.OFF)
     if chosen.run and (cells := left(states(prepared, chosen.target, found), chosen.k)):
         run(cells, chosen, prepared, until)
@@ -213,7 +219,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", default=TARGET, help="whose cells; with --run, that of the GPU (%(default)s)")
     parser.add_argument("--run", type=Path, metavar="TABLE", help="judge what is left; where lines are added")
     parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only cells whose label has it")
-    parser.add_argument("--last", default="", metavar="CASES", help="judged after all others; commas between")
+    parser.add_argument("--last", action="append", default=[], metavar="WORD", help="cells that are judged last")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell each verdict, and when it was known")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--workers", type=int, default=cores, help="processes that judge (one a core)")

@@ -17,9 +17,10 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from multiprocessing import connection, forkserver
+from multiprocessing import connection
 from typing import Any
 
+import forked
 import torch
 
 from portkit.model import DTYPE_BYTES, CaseSource, Cell, Direction, KernelCase, Outcome, Stage, Status
@@ -40,8 +41,8 @@ SLACK = 1.1
 """PyTorch's allocator holds more than is asked of it."""
 OWN_REFERENCE = 6 * GIB
 """Most bytes of a reference that is made in slices of rows, beside its results."""
-FOR_LARGE = 0
-"""The process that goes through the large groups."""
+FOR_LARGE = 2
+"""Processes that go through the large groups."""
 LARGE = 1 / 6
 """Share of the memory from which on a group is large."""
 HUGE = 1 / 2
@@ -134,7 +135,7 @@ def _outputs(case: KernelCase, cell: Cell, inputs: dict[str, Any], make: InputMa
 class Queue:
     """Groups that are to be judged, the smallest first, and the memory that is left for them.
 
-    One process goes through the large ones, the largest first; others take those once nothing small is left.
+    Two processes go through the large ones, the largest first; others take those once nothing small is left.
     What takes more than half of the memory waits for all others.
     """
 
@@ -155,8 +156,9 @@ class Queue:
     def take(self, process: int) -> Group | None:
         """A group that fits, if there is one."""
         small = [each for each in self.waiting if each.memory <= LARGE * self.whole]
-        large = [each for each in reversed(self.waiting) if LARGE < each.memory / self.whole <= HUGE]
-        if small and process != FOR_LARGE:
+        large = [each for each in self.waiting if LARGE < each.memory / self.whole <= HUGE]
+        large.sort(key=lambda each: (each.last, -each.memory))
+        if small and process >= FOR_LARGE:
             chosen = self._of_kind(process, small, kept=self.whole * HUGE if large and not self._has_large() else 0)
         else:
             chosen = self._first(large) or self._first(small) or (None if small or large else self._first(self.waiting))
@@ -207,12 +209,6 @@ class _Process:
         self.connection.close()
 
 
-def load_early() -> None:
-    """Start the server that processes are forked from, which loads PyTorch and Triton meanwhile."""
-    forkserver.set_forkserver_preload(["portkit.run.measure", "portkit.run.load"])  # no script: it has no path to them
-    forkserver.ensure_running()
-
-
 class Judges:
     """Processes that judge the groups of a queue.
 
@@ -225,7 +221,7 @@ class Judges:
 
     def __init__(self, queue: Queue, told: Told, count: int, device: str = "cuda") -> None:
         self._queue, self._told, self._device = queue, told, device
-        load_early()
+        forked.begin()
         self._context = multiprocessing.get_context("forkserver")
         self._processes = dict(enumerate(self._start() for _ in range(count)))
 
@@ -307,6 +303,7 @@ def _work(given: connection.Connection, device: str) -> None:
     torch.set_num_threads(1)
     if device == "cuda":
         _sleep_while_waiting()
+        torch.zeros(1, device=device)  # makes the context
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         while True:
             group: Group = given.recv()
@@ -358,12 +355,14 @@ def _given(case: KernelCase, cell: Cell, runner: Runner) -> Given:
     return given
 
 
-def grouped(cells: Iterable[Cell], sources: Mapping[str, CaseSource], last: Iterable[str]) -> Iterator[Group]:
-    """Groups of cells, in their order; of the cases named in ``last`` after all others."""
+def grouped(
+    cells: Iterable[Cell], sources: Mapping[str, CaseSource], last: Callable[[Cell], bool] = lambda cell: False
+) -> Iterator[Group]:
+    """Groups of cells, in their order, and which of them are to be judged after all others."""
     found: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         found.setdefault((cell.case, cell.direction, cell.shape, cell.dtype), []).append(cell)
     for own in found.values():
         source = sources[own[0].case]
         taken = needs(source, own[0])
-        yield Group(source, tuple(own), taken.free, taken.memory, own[0].case in last)
+        yield Group(source, tuple(own), taken.free, taken.memory, last(own[0]))

@@ -54,7 +54,7 @@ def queue_of(groups, room):
 
 def test_each_cell_has_its_verdict_though_a_process_dies(source):
     verdicts = {}
-    both = list(judging.grouped([*cells((4, 8)), *cells((64, 8))], {"doubled": source}, last=()))
+    both = list(judging.grouped([*cells((4, 8)), *cells((64, 8))], {"doubled": source}))
     assert [len(each.cells) for each in both] == [4, 4]
     queue = judging.Queue(1 << 40)
     judging.Judges(queue, lambda cell, outcome: verdicts.update({cell: outcome.status}), 2, device="cpu").run(both, 120)
@@ -66,36 +66,36 @@ def test_each_cell_has_its_verdict_though_a_process_dies(source):
 def test_a_process_keeps_to_its_kind_and_others_to_theirs():
     groups = [group(1), group(2), group(3, case="b"), group(4, dtype="float16"), group(5, case="b")]
     queue = queue_of(groups, 100)
-    assert [queue.take(process).memory for process in (1, 2, 3)] == [1, 3, 4]
-    queue.give_back(1)
-    assert queue.take(1).memory == 2
-    queue.give_back(3)
-    assert queue.take(3).memory == 5  # of another's kind: nothing else is left
+    assert [queue.take(process).memory for process in (2, 3, 4)] == [1, 3, 4]
+    queue.give_back(2)
+    assert queue.take(2).memory == 2
+    queue.give_back(4)
+    assert queue.take(4).memory == 5  # of another's kind: nothing else is left
     assert queue.room == 100 - 3 - 2 - 5
 
 
-def test_one_process_takes_the_large_ones_and_what_is_huge_waits_for_all_others():
+def test_some_processes_take_the_large_ones_and_what_is_huge_waits_for_all_others():
     queue = queue_of([group(500), group(60), group(40), group(30), group(10), group(15)], 100)
-    assert [queue.take(process).memory for process in (0, 1, 2, 3)] == [40, 10, 15, 30]
+    assert [queue.take(process).memory for process in (0, 1, 2, 3)] == [40, 30, 10, 15]
     assert queue.take(4) is None
-    for process in (0, 1, 2):
+    for process in (0, 2, 3):
         queue.give_back(process)
     assert queue.take(0).memory == 60
-    queue.give_back(3)
+    queue.give_back(1)
     assert queue.take(1) is None
     queue.give_back(0)
-    assert queue.take(1).memory == 100
+    assert queue.take(4).memory == 100
 
 
 def test_small_groups_leave_room_for_a_large_one():
     queue = queue_of([*(group(15) for _ in range(6)), group(50)], 100)
-    assert [queue.take(process) is None for process in (1, 2, 3, 4)] == [False, False, False, True]
+    assert [queue.take(process) is None for process in (2, 3, 4, 5)] == [False, False, False, True]
     assert queue.take(0).memory == 50
 
 
 def test_the_last_wait_for_all_others():
-    queue = queue_of([group(1, last=True), group(9)], 100)
-    assert [queue.take(1).memory, queue.take(1).memory] == [9, 1]
+    queue = queue_of([group(1, last=True), group(9), group(20), group(40, last=True)], 100)
+    assert [queue.take(process).memory for process in (0, 2, 2, 1)] == [20, 9, 1, 40]
 
 
 def test_what_a_group_needs(source):
