@@ -19,10 +19,10 @@ tensor (N + 1, E). A shape is (stages, elements). Work, E elements of s bytes:
 
 Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``.
 torch.compile makes much the same program: the two are level within one per cent, and change places from run to run;
-at 32 stages it is 0.1 to 0.5 % ahead there, of blocks of half and a quarter, too, by 1 to 8 warps. Occupancy is not what
-is missing: without masks a thread takes 96 registers there instead of 128, and it is 2 % slower; nor do wishes to the
-cache help. With 8 or fewer elements a thread nothing spills: on sm_90 8 take 48 registers at N = 8, 96 at 16 and 168
-at 32.
+at 32 stages it is 0.1 to 0.5 % ahead there, of blocks of half and a quarter, too, by 1 to 8 warps. Occupancy is not
+what is missing: without masks a thread takes 96 registers there instead of 128, and it is 2 % slower; nor do wishes
+to the cache help. With 8 or fewer elements a thread nothing spills: on sm_90 8 take 48 registers at N = 8, 96 at 16
+and 168 at 32.
 
 Sources:
     1. V. Volkov, "Better performance at lower occupancy", GTC 2010: what occupancy is for.
