@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from packaging.specifiers import SpecifierSet
-from told import seconds
+from told import output, seconds
 
 from portkit.errors import ReportError
 from portkit.model import Evidence, Matrix, PlannedCell, Status
@@ -127,4 +127,4 @@ def add_options(parser: argparse.ArgumentParser, files: str) -> None:
     parser.add_argument("--tier", default="full", help="(%(default)s)")
     parser.add_argument("--seconds", type=seconds, help="how long at most (no limit)")
     parser.add_argument("--check", action="store_true", help="exit code 1 also where a cell is not judged")
-    parser.add_argument("-o", "--output", type=Path, help="a CSV file for the verdicts")
+    parser.add_argument("-o", "--output", type=output, help="a CSV file for the verdicts")
