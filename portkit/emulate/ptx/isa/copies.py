@@ -63,9 +63,10 @@ class Copies:
         """Begin copies of the selected threads, to addresses in shared memory."""
         machine, own = self.machine, self.machine.selected
         _, places = machine.locate(site, Space.SHARED, at, size, own)
-        access = Access(site, places, size, machine, own, write=True, words=words)
-        self.flights.check_unread(access)
-        self.flights.judge(access)
+        if self.flights.followed or self.flights.reading:
+            access = Access(site, places, size, machine, own, write=True, words=words)
+            self.flights.check_unread(access)
+            self.flights.judge(access)
         number = self.flights.writes(Operation(site, "cp.async"), places, size)
         self.out.append(_Copy(site, number, own, self.committed[own], places, size, words))
 
@@ -104,8 +105,9 @@ class Copies:
     def _end(self, copy: _Copy) -> None:
         """Its writes are of the generic proxy; compilers that fence none of them count on the async one to see them."""
         self.flights.wrote(copy.number, copy.places, copy.size)
-        access = Access(copy.site, copy.places, copy.size, self.machine, copy.threads, write=True, words=copy.words)
-        self.flights.judge(access)
+        if self.flights.followed:
+            access = Access(copy.site, copy.places, copy.size, self.machine, copy.threads, write=True, words=copy.words)
+            self.flights.judge(access)
         self.machine.shared.store(copy.places, copy.size, copy.words)
         if self.machine.fenced_copies:
             self.flights.wrote_generic(copy.places >> 4, copy.threads)

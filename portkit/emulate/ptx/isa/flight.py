@@ -106,6 +106,11 @@ class Flights:
         """Whether somebody else follows accesses."""
         return self._others is not None
 
+    @property
+    def reading(self) -> bool:
+        """Whether operations may still read something."""
+        return bool(self._reads)
+
     # -- operations
 
     def writes(self, operation: Operation, places: Offsets, size: int) -> int:

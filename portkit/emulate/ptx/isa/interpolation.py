@@ -28,7 +28,7 @@ _ONES = (1 << MANTISSA) - 1
 _EXPONENT = 0xFF << MANTISSA
 Integers: TypeAlias = NDArray[np.int32]
 
-_AT_ONCE = 4096
+_AT_ONCE = 8192
 """Arguments that go through all operations before the next: what they leave in between stays in a cache."""
 
 
