@@ -9,11 +9,11 @@ nor gradient. The gradient is written over the logits, so that a training step n
 both, and a row's second read and its write meet in cache.
 
 Three launches. The first counts n, the last sums the losses; both are one program and read
-4 to 8 B a row. In between, one program walks over a row twice. The first walk keeps a
-maximum and a sum for each group of ``GROUP`` neighbouring columns, which one thread holds,
-so it needs neither barriers nor a second ``exp`` an element. The second walk begins at the
-row's end, where the row is likeliest to be in cache, and writes the gradient. With ``resident``
-there are as many programs as the device has units, and each takes row after row.
+4 to 8 B a row. In between, one program walks over a row twice. The first walk sums the
+exponentials of the logits as they are: no maximum is taken off, since the sum of most rows is
+well within float32. A row whose sum is not is walked over again, with a maximum for each group
+of ``GROUP`` neighbouring columns, which one thread holds. The last columns stay in registers;
+the second walk writes their gradient first, then the others', which it reads again.
 
 Work of one call, N = rows × vocabulary, s = bytes per element, w = 4 bytes of float32 (0
 for the conversion's own bytes where s = w):
@@ -29,12 +29,17 @@ for the conversion's own bytes where s = w):
              as one; with smoothing sum of x and - a / V, too.
 
 Speed on an H200 beside the goal of 95 % of the copy bandwidth: the table of ``scripts/suite_goals.py`` in
-``reports/``. It is missed: ``w16`` reads a third more than the logits from memory (counters of
-``pytest --benchmark``), and ``resident32``, which reads hardly more, is no faster, since a unit then reads,
-computes and writes by turns. Tried, each right and slower: parts of a row in the registers of 4 to 16
-programs, which tell one another their sums by way of memory, the next two rows on their way to shared
-memory: no byte is read twice, but the programs wait for one another. Liger-Kernel waits for the number of
-targets before it launches, so that its time on events holds its host's.
+``reports/``. It is missed, though hardly a byte is read from memory twice and two thirds of the cycles issue
+no instruction (counters of ``pytest --benchmark``): a unit has room for one program of 32 warps, and while
+that one begins, sums up or ends, the unit neither reads nor writes; and the first and the last launch, which
+are short, take their time beside it. What helped: without a maximum a walk has 5 instructions a logit instead
+of 8; 32 warps of a unit at one row of 256 KB, most of which the second walk finds in the unit's own cache;
+32 logits a thread on their way at once. Tried, each right and slower: programs that stay and take row after
+row, also in turns that they draw, and with the next columns or the next row loaded ahead; half as many warps,
+or columns a step; a row's gradient written while the next is read, so that twice as many rows are in flight
+and 0.8 GB more come from memory; copies ahead to shared memory, which is taken from that cache; other hints of
+eviction; parts of a row in the registers of 4 to 16 programs, which wait for one another's sums. Liger-Kernel
+waits for the number of targets before it launches, so that its time on events holds its host's.
 
 Sources:
     1. Liger-Kernel, https://github.com/linkedin/Liger-Kernel, ``ops/cross_entropy.py``:
@@ -55,7 +60,7 @@ import torch
 import triton
 import triton.language as tl
 from arguments import check_axes, check_beside, check_contiguous, check_shape, check_tensor, check_unit_stride
-from tiles import for_architecture, units
+from tiles import for_architecture, warp_size
 from torch.nn import functional
 
 from portkit import KernelCase, Work
@@ -67,6 +72,7 @@ IGNORE = -100
 LLAMA = (32000, 128256)  # vocabularies of Llama 2 and 3
 SMOOTHING = 0.1  # of the case at other vocabularies
 LOG2_E = tl.constexpr(math.log2(math.e))
+LEAST, MOST = tl.constexpr(2.0**-60), tl.constexpr(2.0**100)  # of a sum of exponentials that needs no maximum
 GROUP = 8  # neighbouring columns that one thread holds: 16 bytes in 16-bit dtypes
 
 
@@ -75,14 +81,15 @@ class Walk:
     """Tunables of the launch that reads and writes rows."""
 
     num_warps: int = 16  # warps (wavefronts) of a program
-    per_warp: int = 512  # 16-bit logits of a step, 16 a thread on 32 lanes and 8 on 64; half as many of float32
-    stages: int = 1  # steps of a walk on their way from memory at once
-    resident: bool = False  # as many programs as there are units, each of which takes row after row
-    tuned: bool = False  # choose warps and stages by trial
+    per_thread: int = 16  # 16-bit logits of a step, whole groups; of float32 half as many
+    tuned: bool = False  # choose the warps by trial
 
     def groups(self, logits: torch.Tensor) -> int:
         """Groups of a step, of no more columns than a row has."""
-        step = self.per_warp * self.num_warps * 2 // logits.element_size()
+        per_thread = max(GROUP, self.per_thread * 2 // logits.element_size())
+        if any(number % 16 for number in (logits.data_ptr(), logits.stride(0), logits.shape[1])):
+            per_thread = GROUP  # Triton loads each logit alone, and each has an address of its own
+        step = per_thread * self.num_warps * warp_size(logits.device)
         return max(1, min(step, triton.next_power_of_2(logits.shape[1])) // GROUP)
 
 
@@ -104,75 +111,114 @@ def _exp(x):
 
 
 @triton.jit
-def _added(x, largest, total):
-    """The largest of each group and the sum of its exponentials, with more columns."""
-    grown = tl.maximum(largest, tl.max(x, axis=1))
-    return grown, total * _exp(largest - grown) + tl.sum(_exp(x - grown[:, None]), axis=1)
+def _sums(row_ptr, columns, at, SMOOTH: tl.constexpr):
+    """The first walk: a row's sums of exponentials and of logits, and its last columns."""
+    CHUNK: tl.constexpr = at.shape[0] * at.shape[1]
+    whole = columns // CHUNK * CHUNK  # steps up to there need no mask
+    total = tl.zeros((at.shape[0],), dtype=tl.float32)
+    plain = tl.zeros((at.shape[0],), dtype=tl.float32)
+    for start in tl.range(0, whole, CHUNK, num_stages=1):
+        x = tl.load(row_ptr + start + at).to(tl.float32)
+        total += tl.sum(_exp(x), axis=1)
+        if SMOOTH:
+            plain += tl.sum(x, axis=1)
+    within = at < columns - whole
+    rest = tl.load(row_ptr + whole + at, mask=within, other=-float("inf"))
+    x = rest.to(tl.float32)
+    total += tl.sum(_exp(x), axis=1)
+    if SMOOTH:
+        plain += tl.sum(tl.where(within, x, 0.0), axis=1)
+    return tl.sum(total, axis=0), tl.sum(plain, axis=0), rest
 
 
 @triton.jit
-def _clear(x_ptr, columns, at, CHUNK: tl.constexpr):
-    zero = tl.zeros(at.shape, dtype=x_ptr.dtype.element_ty)
-    for start in range(0, columns, CHUNK):
-        tl.store(x_ptr + start + at, zero, mask=at < columns - start)
+def _put(row_ptr, at, within, x, top, factor, even):
+    """Write the gradient in the place of logits."""
+    gradient = (_exp(x.to(tl.float32) - top) * factor - even).to(x.dtype)
+    tl.store(row_ptr + at, gradient, mask=within, eviction_policy="evict_first")
+
+
+@triton.jit
+def _write(row_ptr, rest, columns, at, factor, even):
+    """The second walk: a row's gradient, that of the last columns first."""
+    CHUNK: tl.constexpr = at.shape[0] * at.shape[1]
+    whole = columns // CHUNK * CHUNK
+    _put(row_ptr + whole, at, at < columns - whole, rest, 0.0, factor, even)
+    for start in tl.range(0, whole, CHUNK, num_stages=1):
+        _put(row_ptr + start, at, None, tl.load(row_ptr + start + at), 0.0, factor, even)
+
+
+@triton.jit
+def _sum_with_maximum(row_ptr, columns, at):
+    """A row's maximum, and the sum of its exponentials over that of the maximum."""
+    # A finite start: the difference of two infinities would be no number.
+    largest = tl.full((at.shape[0],), -3.0e38, dtype=tl.float32)
+    total = tl.zeros((at.shape[0],), dtype=tl.float32)
+    for start in tl.range(0, columns, at.shape[0] * at.shape[1], num_stages=1):
+        x = tl.load(row_ptr + start + at, mask=at < columns - start, other=-float("inf")).to(tl.float32)
+        grown = tl.maximum(largest, tl.max(x, axis=1))
+        total = total * _exp(largest - grown) + tl.sum(_exp(x - grown[:, None]), axis=1)
+        largest = grown
+    top = tl.max(largest, axis=0)
+    return top, tl.sum(total * _exp(largest - top), axis=0)
+
+
+@triton.jit
+def _write_with_maximum(row_ptr, columns, at, top, factor, even):
+    for start in tl.range(0, columns, at.shape[0] * at.shape[1], num_stages=1):
+        within = at < columns - start
+        x = tl.load(row_ptr + start + at, mask=within)
+        _put(row_ptr + start, at, within, x, top, factor, even)
+
+
+@triton.jit
+def _clear(row_ptr, columns, at):
+    zero = tl.zeros(at.shape, dtype=row_ptr.dtype.element_ty)
+    for start in range(0, columns, at.shape[0] * at.shape[1]):
+        tl.store(row_ptr + start + at, zero, mask=at < columns - start)
 
 
 @triton.jit
 def _cross_entropy(
-    x_ptr, target_ptr, valid_ptr, loss_ptr, stride, rows, columns, ignore, smoothing,
-    SMOOTH: tl.constexpr, GROUPS: tl.constexpr, GROUP: tl.constexpr, STAGES: tl.constexpr,
+    x_ptr, target_ptr, valid_ptr, loss_ptr, stride, columns, ignore, smoothing,
+    SMOOTH: tl.constexpr, GROUPS: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    CHUNK: tl.constexpr = GROUPS * GROUP
+    row = tl.program_id(0)
+    row_ptr = x_ptr + tl.cast(row, tl.int64) * stride
     at = tl.arange(0, GROUPS)[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=1):
-        x_row = x_ptr + tl.cast(row, tl.int64) * stride
-        target = tl.load(target_ptr + row)
-        if target == ignore:
-            tl.store(loss_ptr + row, 0.0)
-            _clear(x_row, columns, at, CHUNK)
+    target = tl.load(target_ptr + row)
+    if target == ignore:
+        tl.store(loss_ptr + row, 0.0)
+        _clear(row_ptr, columns, at)
+    else:
+        # A target that is no column gives NaN, and nothing is read there.
+        column = tl.where((target >= 0) & (target < columns), target, -1).to(tl.int32)
+        own = tl.load(row_ptr + column, mask=column >= 0, other=float("nan")).to(tl.float32)
+        scale = 1.0 / tl.load(valid_ptr).to(tl.float32)
+        total, plain, rest = _sums(row_ptr, columns, at, SMOOTH)
+        even = smoothing / columns * scale if SMOOTH else 0.0
+        tl.debug_barrier()  # the target's logit is read before it is overwritten
+        if (total > LEAST) & (total < MOST):
+            top = 0.0
+            _write(row_ptr, rest, columns, at, scale / total, even)
         else:
-            # A finite start: the difference of two infinities would be no number.
-            largest = tl.full((GROUPS,), -3.0e38, dtype=tl.float32)
-            total = tl.zeros((GROUPS,), dtype=tl.float32)
-            plain = tl.zeros((GROUPS,), dtype=tl.float32)
-            for start in tl.range(0, columns, CHUNK, num_stages=STAGES):
-                within = at < columns - start
-                x = tl.load(x_row + start + at, mask=within, other=-float("inf")).to(tl.float32)
-                largest, total = _added(x, largest, total)
-                if SMOOTH:
-                    plain += tl.sum(tl.where(within, x, 0.0), axis=1)
-            top = tl.max(largest, axis=0)
-            total_of_row = tl.sum(total * _exp(largest - top), axis=0)
-            # A target that is no column gives NaN, and nothing is read there.
-            column = tl.where((target >= 0) & (target < columns), target, -1).to(tl.int32)
-            own = tl.load(x_row + column, mask=column >= 0, other=float("nan")).to(tl.float32)
-            loss = top - own
-            scale = 1.0 / tl.load(valid_ptr).to(tl.float32)
-            even = 0.0
-            if SMOOTH:
-                loss = (1.0 - smoothing) * loss + smoothing * (top - tl.sum(plain, axis=0) / columns)
-                even = smoothing / columns * scale
-            # The logarithm comes last: beside a large maximum it would be lost.
-            tl.store(loss_ptr + row, loss + tl.log(total_of_row))
-            tl.debug_barrier()  # the target's logit is read before it is overwritten
-            hit, factor = (1.0 - smoothing) * scale, scale / total_of_row
-            last = (columns - 1) // CHUNK * CHUNK
-            for done in tl.range(0, columns, CHUNK, num_stages=STAGES):
-                start = last - done
-                within = at < columns - start
-                x = tl.load(x_row + start + at, mask=within, other=0.0).to(tl.float32)
-                gradient = _exp(x - top) * factor - even
-                if (column >= start) & (column < start + CHUNK):  # one step of a row's
-                    gradient = tl.where(at == column - start, gradient - hit, gradient)
-                gradient = gradient.to(x_ptr.dtype.element_ty)
-                tl.store(x_row + start + at, gradient, mask=within, eviction_policy="evict_first")
+            top, total = _sum_with_maximum(row_ptr, columns, at)
+            _write_with_maximum(row_ptr, columns, at, top, scale / total, even)
+        loss = top - own
+        if SMOOTH:
+            loss = (1.0 - smoothing) * loss + smoothing * (top - plain / columns)
+        # The logarithm comes last: beside a large maximum it would be lost.
+        tl.store(loss_ptr + row, loss + tl.log(total))
+        tl.debug_barrier()  # the target's gradient is written after the others
+        lowered = _exp(own - top) * scale / total - even - (1.0 - smoothing) * scale
+        tl.store(row_ptr + column, lowered.to(x_ptr.dtype.element_ty), mask=column >= 0)
 
 
 # The trials write in place: what they read is put back after each.
 _cross_entropy_tuned = triton.autotune(
     configs=[
-        triton.Config({"GROUPS": Walk.per_warp * warps // GROUP, "STAGES": stages}, num_warps=warps)
-        for warps, stages in ((8, 1), (8, 3), (16, 1), (16, 3))
+        triton.Config({"GROUPS": warps * 32 * steps}, num_warps=warps)
+        for warps, steps in ((8, 1), (8, 2), (16, 1), (16, 2))
     ],
     key=["columns"],
     restore_value=["x_ptr"],
@@ -233,13 +279,13 @@ def cross_entropy(
     valid = torch.empty((), dtype=torch.int32, device=logits.device)
     _count[(1,)](target, valid, rows, ignore_index, BLOCK=4096, num_warps=8)
     walk = Walk(**for_architecture(tunables, logits.device))
-    arguments = (logits, target, valid, loss, logits.stride(0), rows, columns, ignore_index, float(label_smoothing))
+    arguments = (logits, target, valid, loss, logits.stride(0), columns, ignore_index, float(label_smoothing))
     constants = {"SMOOTH": label_smoothing > 0, "GROUP": GROUP}
     if walk.tuned:
         _cross_entropy_tuned[(rows,)](*arguments, **constants)
     else:
-        constants |= {"GROUPS": walk.groups(logits), "STAGES": walk.stages, "num_warps": walk.num_warps}
-        _cross_entropy[(min(rows, units(logits.device)) if walk.resident else rows,)](*arguments, **constants)
+        constants |= {"GROUPS": walk.groups(logits), "num_warps": walk.num_warps}
+        _cross_entropy[(rows,)](*arguments, **constants)
     _mean[(1,)](loss, valid, out, rows, BLOCK=4096, num_warps=8)
     return out, logits
 
@@ -328,11 +374,10 @@ case = KernelCase(
     small_shapes=((5, 32000), (4, 50257), (3, 1000)),
     dtypes=("float32", "float16", "bfloat16"),
     variants={
-        "w16": {"num_warps": 16},
-        "w8": {"num_warps": 8},
-        "w16s3": {"num_warps": 16, "stages": 3},
         # 32 warps are the most of a block of 32 lanes a warp; wavefronts of 64 lanes may be 16.
-        "resident32": {"by_architecture": {"sm_90": {"num_warps": 32, "per_warp": 1024, "resident": True}}},
+        "best": {"by_architecture": {"sm_90": {"num_warps": 32, "per_thread": 32}}},
+        "w8": {"num_warps": 8},
+        "w16": {"num_warps": 16},
         "auto": {"tuned": True},
     },
     reduction_length=lambda shape: shape[0] * shape[1],

@@ -67,6 +67,14 @@ def test_tokens_are_drawn_right_on_either_way_of_search():
     assert {name: count for name, count in found.items() if count != "0"} == {}
 
 
+def test_cross_entropy_of_logits_far_from_0():
+    found = {
+        name: (float(loss), float(gradient)) for name, loss, gradient in map(str.split, interpreted("far_logits.py"))
+    }
+    assert len(found) == 14
+    assert {name: errors for name, errors in found.items() if not max(errors) < 1e-6} == {}
+
+
 class BytesMoved(TorchDispatchMode):
     """Sums the bytes that operations read and write; views move none, and a gather reads what it picks."""
 
