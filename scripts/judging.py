@@ -23,6 +23,7 @@ from typing import Any
 import forked
 import torch
 
+from portkit.errors import HostError
 from portkit.model import DTYPE_BYTES, CaseSource, Cell, Direction, KernelCase, Outcome, Stage, Status
 from portkit.run.calls import Upstream, upstream_for
 from portkit.run.evaluate import Given, Runner, StageFailed, evaluate, given_for
@@ -268,6 +269,8 @@ class Judges:
             outcome: Outcome | None = process.connection.recv()
         except (EOFError, ConnectionResetError):
             outcome = Outcome(Status.WORKER_LOST, Stage.RUN, f"its process died, exit code {_code(process)}")
+        if number not in self._queue.held:
+            raise HostError(f"a process that judges ended before it was asked: {outcome.message if outcome else ''}")
         if outcome is None:
             self._queue.give_back(number)
         elif self._crowded(outcome, number):
