@@ -16,6 +16,7 @@ unsigned integers, are searched for a threshold, two bits a step, 16-bit logits 
             these is compared with each: how many are larger, and what mass they have, say both sets at once.
     walked  otherwise, and where the slots are too few: each step of a search walks over the row, which is in
             cache after the first: of three borders, how many logits (or how much mass) lie at or above each.
+            More than 128 picks are not worth the pairs: twice as many slots are four times as many.
 
 Work of one call, N = rows × vocabulary, s = bytes per element:
     fused    logits and uniform numbers read, tokens written: N s + 8 rows.
@@ -54,7 +55,7 @@ MOST_GROUPS = 4096
 LEAST_GROUP = 8
 LEAST_SLOTS = 64
 PER_WARP = 1024  # logits of the maxima that a warp takes
-GROUP = 128  # logits of a group, where they are many
+GROUP = 64  # logits of a group, where they are many; twice as many where there would be too many groups
 BITS = {torch.bfloat16: 16, torch.float16: 20, torch.float32: 32}
 """Upper bits of a float32 in which two numbers of a dtype differ, to an even number."""
 
@@ -271,8 +272,10 @@ _sample_tuned = triton.autotune(
 
 def _group(columns: int, top_k: int) -> int:
     """Logits of a group, a power of two, so that groups are at least four times as many as picks; 0: walk."""
-    if not 0 < top_k <= MOST_PICKS or columns > MOST_GROUPS * GROUP:
+    if not 0 < top_k <= MOST_PICKS or columns > 2 * MOST_GROUPS * GROUP:
         return 0
+    if columns > MOST_GROUPS * GROUP:
+        return 2 * GROUP
     group = min(GROUP, 1 << (columns // (4 * top_k)).bit_length() >> 1)
     return group if group >= LEAST_GROUP else 0
 
