@@ -158,6 +158,31 @@ def test_one_operand(architecture, name):
     )
 
 
+def sign_run(a):
+    return leading(~a & ((1 << 64) - 1) if a >> 63 else a)
+
+
+def leading(a):
+    return 64 - a.bit_length() if a else 0xFFFF_FFFF
+
+
+def trailing(a):
+    return (a & -a).bit_length() - 1 if a else 0xFFFF_FFFF
+
+
+OF_64_BITS = {
+    "gfx942": {"s_ff1_i32_b64": trailing, "s_flbit_i32_b64": leading, "s_flbit_i32_i64": sign_run},
+    "gfx1201": {"s_ctz_i32_b64": trailing, "s_clz_i32_u64": leading, "s_cls_i32_i64": sign_run},
+}
+
+
+@pytest.mark.parametrize(("architecture", "name"), [(each, name) for each in OF_64_BITS for name in OF_64_BITS[each]])
+def test_places_of_bits_in_64(architecture, name):
+    values = [*LONGS, *(1 << n for n in (0, 1, 31, 32, 62, 63)), *((1 << 64) - (1 << n) for n in (1, 31, 32, 63))]
+    meaning = OF_64_BITS[architecture][name]
+    check(architecture, f"{name} s14, s[8:9]", [(x,) for x in values], lambda a: (meaning(a), None), bits=32)
+
+
 @pytest.mark.parametrize(("architecture", "name"), everywhere(["s_bfe_u64"]))
 def test_field(architecture, name):
     check(architecture, f"{name} s[14:15], s[8:9], s10", FIELDS, not_zero(field64, 64), bits=64)

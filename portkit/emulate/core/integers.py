@@ -34,6 +34,33 @@ def trailing_zeros(x: Array) -> Array:
     return np.where(x == 0, np.uint32(0xFFFF_FFFF), (power - 1).astype(np.uint32))
 
 
+def leading_zeros64(x: Array) -> Array:
+    """Zeros above the highest set bit of uint64, as uint32; all ones for 0."""
+    low, high = _halves(x)
+    return np.where(high != 0, leading_zeros(high), np.where(low != 0, leading_zeros(low) + np.uint32(32), _NONE))
+
+
+def trailing_zeros64(x: Array) -> Array:
+    """Zeros below the lowest set bit of uint64, as uint32; all ones for 0."""
+    low, high = _halves(x)
+    return np.where(low != 0, trailing_zeros(low), np.where(high != 0, trailing_zeros(high) + np.uint32(32), _NONE))
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    x = np.asarray(x, np.uint64)
+    return x.astype(np.uint32), (x >> np.uint64(32)).astype(np.uint32)
+
+
+_NONE = np.uint32(0xFFFF_FFFF)
+"""No bit is set."""
+
+
+def sign_run64(x: Array) -> Array:
+    """As ``sign_run``, of uint64."""
+    x = np.asarray(x, np.uint64)
+    return leading_zeros64(np.where(x.view(np.int64) < 0, ~x, x))
+
+
 def sign_run(x: Array) -> Array:
     """Bits below the top that repeat the sign bit, plus one; all ones for 0 and -1."""
     x = np.asarray(x, np.uint32)

@@ -382,6 +382,12 @@ _SCC_KEPT: dict[str, tuple[str, Any]] = {
     "clz_i32_u32": ("U32 = U32", integers.leading_zeros),
     "flbit_i32": ("U32 = U32", integers.sign_run),
     "cls_i32": ("U32 = U32", integers.sign_run),
+    "ff1_i32_b64": ("U32 = U64", integers.trailing_zeros64),
+    "ctz_i32_b64": ("U32 = U64", integers.trailing_zeros64),
+    "flbit_i32_b64": ("U32 = U64", integers.leading_zeros64),
+    "clz_i32_u64": ("U32 = U64", integers.leading_zeros64),
+    "flbit_i32_i64": ("U32 = U64", integers.sign_run64),
+    "cls_i32_i64": ("U32 = U64", integers.sign_run64),
 }
 
 _FLOAT: dict[str, tuple[str, Any]] = {
@@ -470,7 +476,9 @@ def _comparison_tables() -> dict[str, Entry]:
 
 _ONLY: dict[str, frozenset[Generation]] = {
     **dict.fromkeys(("ff1_i32_b32", "flbit_i32_b32", "flbit_i32"), CDNA),
+    **dict.fromkeys(("ff1_i32_b64", "flbit_i32_b64", "flbit_i32_i64"), CDNA),
     **dict.fromkeys(("ctz_i32_b32", "clz_i32_u32", "cls_i32"), RDNA),
+    **dict.fromkeys(("ctz_i32_b64", "clz_i32_u64", "cls_i32_i64"), RDNA),
 }
 """Generations of the entries that not all have."""
 
