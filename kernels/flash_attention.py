@@ -22,9 +22,10 @@ queries by 4 warps leave room for two programs a unit, one of which multiplies w
 queries that come by a descriptor stay in shared memory, which the products read, and leave the registers free.
 Triton 3.6's builds with ``warp_specialize`` left NaN in some heads, and gave wrong results where a mask counts
 rows, so that nothing here asks for it.
-On sm_90 no launch of ``best`` spills. That of dK and dV did, where heads share keys, as long as its addresses were
-held in registers: tiles that come by descriptors, and nothing hoisted out of its loops, leave room for two sums of 64
-keys by 4 warps. Heads of 256 are faster with blocks that spill a little: those of ``m128d``.
+On sm_90 one launch of ``best`` spills in 16-bit elements, 8 bytes a thread with Triton 3.6: the forward pass of causal
+heads of 256 that keeps L for the gradients. That of dK and dV did where heads share keys, up to 336 bytes, as long as
+its addresses were held in registers: tiles that come by descriptors, and nothing hoisted out of its loops, leave room
+for two sums of 64 keys by 4 warps. Gradients of heads of 256 are faster with blocks that spill: those of ``m128d``.
 
 In float32, gradients of the first two of 4096 and more causal queries were up to 16 % beyond their limit on an H200
 while D was rounded by another order of sums than now; that of now was not judged on a GPU.
