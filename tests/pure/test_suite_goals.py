@@ -42,8 +42,8 @@ def row(case, shape, *, fused, gigabytes=4.0, direction=Direction.FORWARD, varia
     return {**axes, "timing": timing, "work": work, "device": "d" * 16}
 
 
-def report(folder, *rows, copy_gbs=COPY_GBS, added_us=None):
-    header = factories.header()
+def report(folder, *rows, copy_gbs=COPY_GBS, added_us=None, **changes):
+    header = factories.header(**changes)
     journal = Journal.create(folder, header)
     nulls = {} if copy_gbs else {"copy_gbs": "the device is busy"}
     journal.add(
@@ -83,6 +83,16 @@ def test_the_fastest_variant_counts(goals, tmp_path):
     line = next(line for line in goals.lines(suite) if line.cells[0] == "rms_norm, 16384×4096")
     assert line.cells[5] == "1, 100.0% (w8)"
     assert line.verdict is goals.Verdict.MET
+
+
+def test_the_last_source_counts_by_the_copy_bandwidth_of_its_run(goals, tmp_path):
+    case = ("rms_norm", (16384, 4096))
+    later = {"run_id": "20260103T000000Z-00000001", "started": "2026-01-03T00:00:00+00:00"}
+    new = report(tmp_path, row(*case, fused=1.25, compile=2.0), copy_gbs=3200.0, **later)
+    old = report(tmp_path, row(*case, fused=1.0, compile=2.0) | {"source_hash": "0" * 16})
+    suite = goals.measured([read_report(path) for path in (new, old)])
+    line = next(line for line in goals.lines(suite) if line.verdict is not goals.Verdict.UNKNOWN)
+    assert line.cells[5] == "1.25, 100.0% (w8)"
 
 
 def test_other_dtypes_and_directions_stay_apart(goals, tmp_path):
