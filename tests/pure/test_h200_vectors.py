@@ -7,6 +7,7 @@ import h200_vectors
 import numpy as np
 import pytest
 
+from portkit.cli import main
 from portkit.emulate.ptx.replay import approximation
 
 
@@ -35,3 +36,10 @@ def test_whole_kernels(name):
         product = name.startswith(("matmul", "described"))
         assert found.ulp.max() <= (0 if product else 2)
         assert found.differing <= (0 if product else 0.03 * found.ulp.size)
+
+
+def test_single_instructions_on_edges(capsys):
+    """199 of them on 1,024 rows of edges each, as ``portkit selftest --isa-vectors`` recorded them."""
+    file = h200_vectors.RECORDED.with_name("nvidia_h200.vectors")
+    assert main(["emulate", "--check-vectors", str(file)]) == 0
+    assert "199 instructions compared, 0 outside what is declared" in capsys.readouterr().out

@@ -230,6 +230,7 @@ class Approximation:
     ulps: int = 0  # steps between neighbouring values of the result's type
     absolute: float = 0.0  # or this far
     relative: float = 0.0  # or this part of the sum of the sizes of all products and of the addend
+    reach: float = float("inf")  # size of the operand beyond which nothing is declared
 
     @property
     def bound(self) -> Bound:

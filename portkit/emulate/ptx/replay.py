@@ -41,6 +41,9 @@ def _compared(recording: Recording, probe: Probe, architecture: Architecture, na
     operands, recorded = recording.operands[probe.operands], recording.results[probe.name]
     bound = approximation(probe.name)
     computed = results_of(probe, operands, architecture, name)
+    if np.isfinite(bound.reach):
+        near = np.abs(operands[:, 0].view(np.float32)) <= bound.reach
+        operands, recorded, computed = operands[near], recorded[near], computed[near]
     sizes = None
     if bound.relative:
         sizes = np.abs(recorded.view(np.float32).astype(np.float64))

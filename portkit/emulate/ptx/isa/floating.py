@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from portkit.emulate.core import floats
+from portkit.emulate.core.floats import fma32_unrounded
 from portkit.emulate.core.vectors import Approximation
 from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.interpolation import FUNCTIONS, interpolated
@@ -28,11 +29,11 @@ def mode_of(decoder: Decoder) -> str:
     return decoder.one_of(*FLOAT_MODES) or NEAREST
 
 
-def finished(decoder: Decoder, function: Function) -> Function:
-    """A function of float32 with .ftz and .sat."""
+def finished(decoder: Decoder, function: Function, exact: Function | None = None) -> Function:
+    """A function of float32 with .ftz and .sat; ``exact``: its float64 before it is rounded."""
     flushes, saturates = decoder.has("ftz"), decoder.has("sat")
     if flushes:
-        function = _flushing(function)
+        function = _flushing(function if exact is None else _flushing_tiny(function, exact))
     if saturates:
         return _saturating(function)
     return function if isinstance(function, np.ufunc) or decoder.kind is not Type.F32 else _canonical(function)
@@ -49,29 +50,48 @@ def _flushing(function: Function) -> Function:
     return operation
 
 
+def _flushing_tiny(function: Function, exact: Function) -> Function:
+    """What is no normal number before it is rounded is flushed, though it rounds to one (seen on an H200)."""
+
+    def operation(*values: Array) -> Array:
+        result = np.asarray(function(*values))
+        least = np.abs(result) == _SMALL
+        if least.any():
+            result = np.where(least & (np.abs(exact(*values)) < _SMALL), np.copysign(np.float32(0), result), result)
+        return result
+
+    return operation
+
+
 def _saturating(function: Function) -> Function:
+    """From 0 to 1; NaN and -0 become 0."""
+
     def operation(*values: Array) -> Array:
         result = np.asarray(function(*values))
         kind = result.dtype.type
-        return np.where(np.isnan(result), kind(0), np.clip(result, kind(0), kind(1)))
+        return np.where(result > 0, np.minimum(result, kind(1)), kind(0))
 
     return operation
 
 
 def _rounding(
-    of32: Callable[[str], Function], of64: Function, *, required: bool = False
+    of32: Callable[[str], Function], of64: Function, *, exact: Function | None = None, required: bool = False
 ) -> Callable[[Decoder], Function]:
     """Instructions with a rounding mode, float64's to nearest alone."""
 
     def choose(decoder: Decoder) -> Function:
         mode = decoder.required(*FLOAT_MODES) if required else mode_of(decoder)
         if decoder.kind is Type.F32:
-            return finished(decoder, of32(mode))
+            return finished(decoder, of32(mode), exact)
         if mode != NEAREST:
             raise decoder.unsupported(f"rounding .{mode} of float64")
         return of64
 
     return choose
+
+
+def _product(a: Array, b: Array) -> Array:
+    return np.multiply(a, b, dtype=np.float64)
 
 
 # -- quotients and approximations
@@ -93,8 +113,9 @@ def divide_full(a: Array, b: Array) -> Array:
 
 
 def divide_approximately(a: Array, b: Array) -> Array:
-    """div.approx: without scaling, so that divisors above 2^126 give 0."""
-    return np.asarray(a * floats.flush(_APPROXIMATE_RECIPROCAL(b)))
+    """div.approx: divisors that are no normal numbers are scaled, others not, so that those above 2^126 give 0."""
+    scale = np.where(np.abs(b) < _SMALL, np.float32(2.0**24), np.float32(1))
+    return np.asarray((a * scale) * floats.flush(_APPROXIMATE_RECIPROCAL(b * scale)))
 
 
 def _divide(decoder: Decoder) -> Step:
@@ -249,13 +270,15 @@ def _function(name: str, function: Callable[[Array], Array], bound: Approximatio
 
 
 def _fused(of: str) -> Entry:
-    return row(_rounding(fused32, fused64, required=of == "fma"), _BOTH, f"{_FLOAT}: {of}", sources=3)
+    return row(
+        _rounding(fused32, fused64, exact=fma32_unrounded, required=of == "fma"), _BOTH, f"{_FLOAT}: {of}", sources=3
+    )
 
 
 TABLE: dict[str, tuple[Entry, ...]] = {
     "add": (row(_rounding(add32, np.add), _BOTH, f"{_FLOAT}: add", sources=2),),
     "sub": (row(_rounding(lambda mode: add32(mode, negate=True), np.subtract), _BOTH, f"{_FLOAT}: sub", sources=2),),
-    "mul": (row(_rounding(multiply32, np.multiply), _BOTH, f"{_FLOAT}: mul", sources=2),),
+    "mul": (row(_rounding(multiply32, np.multiply, exact=_product), _BOTH, f"{_FLOAT}: mul", sources=2),),
     "fma": (_fused("fma"),),
     "mad": (_fused("mad"),),
     "div": (
@@ -279,8 +302,8 @@ TABLE: dict[str, tuple[Entry, ...]] = {
         _function("rsqrt", _inverse_root, Approximation(_near("1/√x"), 1)),
         _built("rsqrt", lambda decoder: _of64(decoder, _inverse_root, True), "f64"),
     ),
-    "sin": (_function("sin", np.sin, Approximation(_near("sines"), 0, 2.0**-20.5)),),
-    "cos": (_function("cos", np.cos, Approximation(_near("cosines"), 0, 2.0**-20.5)),),
+    "sin": (_function("sin", np.sin, Approximation(_near("sines"), 0, 2.0**-20.5, reach=np.pi)),),
+    "cos": (_function("cos", np.cos, Approximation(_near("cosines"), 0, 2.0**-20.5, reach=np.pi)),),
     "lg2": (_function("lg2", np.log2, Approximation(_near("logarithms"), 2, 2.0**-22)),),
     "ex2": (_function("ex2", np.exp2, Approximation(_near("powers of two"), 2)),),
     "tanh": (_function("tanh", tanh, Approximation(_near("tanh"), 0, 0.0, 2.0**-11)),),

@@ -124,10 +124,12 @@ def divide(a: Array, b: Array) -> Array:
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """Of division toward zero; by zero, the dividend."""
+    """Of division toward zero; by zero all ones, as an H200 gives it, or of 16 bits, which nobody saw, the dividend."""
     a, b = np.asarray(a), np.asarray(b)
     zero = b == 0
-    return np.where(zero, a, np.fmod(a, np.where(zero, b.dtype.type(1), b)))
+    return np.where(
+        zero, ~b.dtype.type(0) if b.dtype.itemsize > 2 else a, np.fmod(a, np.where(zero, b.dtype.type(1), b))
+    )
 
 
 # -- bits

@@ -42,7 +42,18 @@ def add32(mode: str, negate: bool = False) -> Function:
         plain: Function = np.subtract if negate else np.add
         return plain
     sign = np.float32(-1 if negate else 1)
-    return lambda a, b: rounded(fma32_unrounded(b, sign, a), np.float32, mode)
+
+    def function(a: Array, b: Array) -> Array:
+        result = rounded(fma32_unrounded(b, sign, a), np.float32, mode)
+        return _zeros_down(result, a, b * sign) if mode == "rm" else result
+
+    return function
+
+
+def _zeros_down(result: Array, one: Array, other: Array) -> Array:
+    """Rounding down, what adds up to zero is -0, but of two that are positive."""
+    negative = np.signbit(one) | np.signbit(other)
+    return np.where((result == 0) & negative, np.float32(-0.0), result)
 
 
 def multiply32(mode: str) -> Function:
@@ -57,7 +68,15 @@ def fused32(mode: str) -> Function:
     """a·b + c of float32."""
     if mode == NEAREST:
         return fma32
-    return lambda a, b, c: rounded(fma32_unrounded(a, b, c), np.float32, mode)
+
+    def function(a: Array, b: Array, c: Array) -> Array:
+        exact = fma32_unrounded(a, b, c)
+        result = rounded(exact, np.float32, mode)
+        negative = np.signbit(a) != np.signbit(b)
+        down = _zeros_down(result, np.where(negative, np.float32(-1), np.float32(1)), c)
+        return np.where(exact == 0, down, result) if mode == "rm" else result
+
+    return function
 
 
 fused64 = fma64
