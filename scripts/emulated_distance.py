@@ -26,7 +26,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -153,14 +153,14 @@ def run(folder: Path, target: str, seconds: float | None, options: Sequence[str]
     """
     prepared = prepare(SUITE, tier="quick", selection=Selection((target,)), emulate=Emulate.ALL)
     check_here(prepared, target, options)
+    if untimed:
+        judge(prepared, folder, untimed)
+        if any(Evidence.MEASURED.value in option for option in options):
+            return
+        options = [*options, "-k", Evidence.EMULATED.value]
     with tempfile.TemporaryDirectory() as at:
         matrix = Path(at) / "small.yaml"
         matrix.write_text(_dumped(small(prepared, target, Path(at))), encoding="utf-8")
-        if untimed:
-            judge(matrix, folder, target, untimed)
-            if any(Evidence.MEASURED.value in option for option in options):
-                return
-            options = [*options, "-k", Evidence.EMULATED.value]
         command = [sys.executable, "-m", "pytest", "--benchmark", "-q", "-p", "no:cacheprovider", "--portkit-no-texts"]
         chosen = ["--portkit-matrix", str(matrix), "--portkit-target", target, "--portkit-emulate", "all"]
         plain = ["--portkit-baselines", "none", "--portkit-counters", "off", "--portkit-probe", "off"]
@@ -168,12 +168,12 @@ def run(folder: Path, target: str, seconds: float | None, options: Sequence[str]
         until([*command, *chosen, *plain, *report, *options], seconds)
 
 
-def judge(matrix: Path, folder: Path, target: str, processes: int) -> None:
-    """Judge the measured cells of a matrix without timing them; a report of their own."""
+def judge(prepared: Prepared, folder: Path, processes: int) -> None:
+    """Judge on the GPU what the plan emulates, without timing it; a report of its own."""
     from untimed import UntimedSession  # noqa: PLC0415 - loads PyTorch, which reports alone don't need
 
-    prepared = prepare(matrix, tier=None, selection=Selection((target,)), emulate=Emulate.OFF)
-    cells = [each for each in prepared.plan.cells if each.evidence is Evidence.MEASURED]
+    small = [each for each in prepared.plan.cells if each.evidence is Evidence.EMULATED and each.excluded is None]
+    cells = [replace(each, evidence=Evidence.MEASURED) for each in small]
     choices = Choices(folder.resolve(), baselines=(), counters=Choice.OFF, probing=OFF, texts=False, shared_device=True)
     going = Run(prepared, cells, UntimedSession(processes), choices, Interruptions())
     state = "interrupted"
