@@ -22,9 +22,9 @@ SELECTED = {
     "rms_norm_fp8[rx9070xt-4x2880-bfloat16-w4-emulated]",
     "scatter_add[rx7900xtx-9x20x1024x1-bfloat16-w4-emulated]",  # atomics by compare-and-swap
     "fused_moe_gate[mi355x-70x8x2-bfloat16-w4-emulated]",
-    "sampling[mi300x-3x1000-bfloat16-w8-emulated]",
+    "sampling[mi300x-3x1000-bfloat16-w16-emulated]",
     "scatter_add[h100-9x20x1024x1-bfloat16-w4-emulated]",
-    "sampling[b200-3x1000-bfloat16-w8-emulated]",
+    "sampling[b200-3x1000-bfloat16-w16-emulated]",
 }
 
 
