@@ -151,8 +151,8 @@ def _write(row_ptr, rest, columns, at, factor, even):
 @triton.jit
 def _sum_with_maximum(row_ptr, columns, at):
     """A row's maximum, and the sum of its exponentials over that of the maximum."""
-    # A finite start: the difference of two infinities would be no number.
-    largest = tl.full((at.shape[0],), -3.0e38, dtype=tl.float32)
+    # The least finite float32: the difference of two infinities would be no number.
+    largest = tl.full((at.shape[0],), -3.4028234663852886e38, dtype=tl.float32)
     total = tl.zeros((at.shape[0],), dtype=tl.float32)
     for start in tl.range(0, columns, at.shape[0] * at.shape[1], num_stages=1):
         x = tl.load(row_ptr + start + at, mask=at < columns - start, other=-float("inf")).to(tl.float32)

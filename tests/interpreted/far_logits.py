@@ -30,6 +30,7 @@ def inputs() -> Iterator[tuple[str, torch.Tensor]]:
     masked = usual.clone()
     masked[:, 10:500] = -float("inf")
     yield "masked", masked
+    yield "least", torch.where(torch.arange(6)[:, None] == 4, torch.finfo(torch.float32).min, usual)
     never = usual.clone()
     never[2] = float("nan")  # of the row that is ignored
     yield "never", never
