@@ -44,11 +44,29 @@ def test_documents_have_every_status():
     assert [each.value for each in Status if f"`{each.value}`" not in text] == []
 
 
+def prose_of(document):
+    """Without code."""
+    return re.sub(r"```.*?```|`[^`\n]*`", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def anchors_of(document):
+    """Of its headings, as GitHub and the site make them."""
+    text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"(?m)^#+ (.+)$", text)
+    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document):
-    prose = re.sub(r"```.*?```|`[^`\n]*`", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", prose)
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", prose_of(document))
     assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_headings(document):
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", prose_of(document))
+    places = [(document.parent / page if page else document, anchor) for page, anchor in links]
+    assert [anchor for page, anchor in places if page.suffix == ".md" and anchor not in anchors_of(page)] == []
 
 
 @pytest.mark.parametrize("name", REQUIREMENTS)
