@@ -185,7 +185,11 @@ def device_of(prepared: Prepared, target: str) -> Device:
     for device in prepared.devices:
         if device.target == target:
             return device
-    here = ", ".join(device.target for device in prepared.devices) or "none"
+    here = ", ".join(device.target for device in prepared.devices)
+    if not here:
+        raise HostError(
+            "no GPU is here to judge on", remedy="run it on a host with one; without --run it tells the table"
+        )
     raise HostError(f"no GPU of the target {target} is here, but {here}", remedy="name another with --target")
 
 

@@ -104,3 +104,5 @@ def test_files_and_hosts_that_do_not_serve_are_refused(script, prepared, tmp_pat
         script.read([path], "h200")
     with pytest.raises(HostError, match="no GPU of the target mi300x is here, but h200"):
         script.device_of(prepared, "mi300x")
+    with pytest.raises(HostError, match="no GPU is here to judge on"):
+        script.device_of(SimpleNamespace(devices=()), "h200")
