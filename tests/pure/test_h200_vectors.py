@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from portkit.cli import main
-from portkit.emulate.ptx.replay import approximation
+from portkit.emulate.core.vectors import read
+from portkit.emulate.ptx.replay import approximation, comparisons
+
+EDGES = h200_vectors.RECORDED.with_name("nvidia_h200.vectors")
 
 
 @pytest.mark.parametrize("name", h200_vectors.functions())
@@ -40,6 +43,12 @@ def test_whole_kernels(name):
 
 def test_single_instructions_on_edges(capsys):
     """199 of them on 1,024 rows of edges each, as ``portkit selftest --isa-vectors`` recorded them."""
-    file = h200_vectors.RECORDED.with_name("nvidia_h200.vectors")
-    assert main(["emulate", "--check-vectors", str(file)]) == 0
+    assert main(["emulate", "--check-vectors", str(EDGES)]) == 0
     assert "199 instructions compared, 0 outside what is declared" in capsys.readouterr().out
+
+
+def test_results_that_are_no_numbers_have_the_bits_of_the_device():
+    """One pattern for each type, which no operand's bits reach."""
+    compared = list(comparisons(read(EDGES), EDGES.name))
+    assert len(compared) == 199
+    assert [each.name for each in compared if each.nans] == []

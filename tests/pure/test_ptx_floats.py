@@ -20,6 +20,8 @@ from ptx_probe import (
     value,
 )
 
+from portkit.emulate.core import floats
+
 SMALLEST = 2.0**-126
 
 
@@ -346,3 +348,26 @@ def powers_of_two(form, halves):
     rows = np.resize(np.uint32(halves), 32)[:, None]
     got = results_of(f"{name} %h8, %h0;\ncvt.u32.u16 %o0, %h8;", rows)[: len(halves), 0]
     return [float(value(int(each), form)).hex() for each in got]
+
+
+NANS = [0x7F80_0001, 0xFFA5_5A5A, 0x7FC0_0001, 0xFFFF_FFFF]
+"""Of float32; the first two signal."""
+
+
+@pytest.mark.parametrize("function", [floats.maximum, floats.minimum])
+def test_extremes_do_not_depend_on_how_many_there_are(function):
+    """NumPy takes some of an array at once, and the rest one by one."""
+    edges = np.array([*NANS, 0, 0x8000_0000, 0x3F80_0000, 0xC000_0000], np.uint32)
+    a, b = (each.reshape(-1).view(np.float32) for each in np.meshgrid(edges, edges))
+    with np.errstate(invalid="ignore"):
+        alone = np.concatenate([function(a[n : n + 1], b[n : n + 1]) for n in range(a.size)]).view(np.uint32)
+        for size in range(1, a.size + 1):
+            assert np.array_equal(function(a[:size], b[:size]).view(np.uint32), alone[:size])
+    number = ~np.isnan(b) & np.isnan(a)
+    assert np.array_equal(alone[number], b.view(np.uint32)[number])
+
+
+def test_halves_that_are_no_numbers_have_one_pattern():
+    nans = np.array([[0x7C01_FE55, 0xFD02_7D03], [0xFFFF_7E00, 0x7E01_FC01]], np.uint32)
+    body = "add.f16x2 %o0, %a0, %a1;\nmax.f16x2 %o1, %a0, %a1;\nfma.rn.f16x2 %o2, %a0, %a1, %a0;"
+    assert (results_of(body, np.resize(nans, (32, 2)))[:, :3] == 0x7FFF_7FFF).all()

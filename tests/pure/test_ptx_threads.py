@@ -57,6 +57,30 @@ def test_matches_and_reductions():
     assert (got[:, 1:] == [496, 31, np.bitwise_xor.reduce(rows()[:, 1])]).all()
 
 
+@pytest.mark.parametrize("first", [0x7F80_0001, 0x7FC0_0000, 0xC080_0000])
+@pytest.mark.parametrize("lane", [0, 5, 31])
+def test_extremes_of_floats_in_a_warp(first, lane):
+    """A NaN in any lane is left out, whether it signals or not; with .NaN it is the result."""
+    values = np.linspace(-3, 7, 32, dtype=np.float32).view(np.uint32)
+    values[lane] = first
+    body = """redux.sync.min.f32 %o0, %a0, -1;
+    redux.sync.max.f32 %o1, %a0, -1;
+    redux.sync.max.NaN.f32 %o2, %a0, -1;
+    redux.sync.max.abs.f32 %o3, %a0, -1;"""
+    got = results_of(body, values[:, None], target="sm_100a", version="8.8")
+    floats = values.view(np.float32)
+    numbers = floats[~np.isnan(floats)]
+    assert (got[:, [0, 1, 3]].view(np.float32) == [numbers.min(), numbers.max(), np.abs(numbers).max()]).all()
+    wanted = 0x7FFF_FFFF if np.isnan(floats).any() else numbers.max().view(np.uint32)
+    assert (got[:, 2] == wanted).all()
+
+
+def test_zeros_and_nans_alone_in_a_warp():
+    body = "redux.sync.min.f32 %o0, %a0, -1;\nredux.sync.max.f32 %o1, %a0, -1;\nredux.sync.min.f32 %o2, %a1, -1;"
+    row = np.stack([np.where(LANES == 7, 1 << 31, 0), np.full(32, 0xFFA5_5A5A)], axis=1)
+    assert (results_of(body, row, target="sm_100a", version="8.8")[:, :3] == [1 << 31, 0, 0x7FFF_FFFF]).all()
+
+
 def test_some_lanes_alone():
     """Twelve lanes vote and elect while the others are elsewhere."""
     body = """setp.lt.u32 %p0, %a0, 12;
@@ -229,6 +253,13 @@ def test_sums_of_floats(kind, one, wanted):
     ld.global.b32 %o0, [%rd1];
     bar.sync 0;"""
     assert (results_of(body, rows())[:, 0] == wanted).all()
+
+
+@pytest.mark.parametrize("kind", ["f16x2", "bf16x2"])
+def test_sums_of_halves_that_are_no_numbers(kind):
+    body = f"""red.global.add.noftz.{kind} [%rd3], %a0;
+    ld.global.b32 %o0, [%rd3];"""
+    assert (results_of(body, np.full((32, 1), 0xFFC1_FF82))[:, 0] == 0x7FFF_7FFF).all()
 
 
 def test_vectors_narrow_values_and_local_memory():

@@ -158,9 +158,10 @@ def kernel(body, stores, lanes):
 
 
 def words():
-    """Edges, small numbers and any bits."""
+    """Edges, among them NaNs of each width that signal and that do not, small numbers and any bits."""
     random_ = np.random.default_rng(3)
     edges = [0, 1 << 31, 0x7F80_0000, 0x7FC0_0000, 1, 0x3F80_0000, 0xC2F7_0000, 0x7F7F_FFFF, 0x3C00_7C00, 0x0080_0001]
+    edges += [0x7F80_0001, 0xFFA5_5A5A, 0x7FF4_0001, 0xFFF1_2345, 0x7C01_FE55, 0xFD02_7D03, 0xFFFF_7E00]  # NaNs
     any_ = random_.integers(0, 2**32, (64, WORDS), np.uint32)
     near = random_.normal(0, 9, (64, WORDS)).astype(np.float32).view(np.uint32)
     values = np.where(random_.random((64, WORDS)) < 0.4, near, any_)

@@ -166,14 +166,22 @@ def _zeros_by_sign(result: Array, a: Array, b: Array, both_negative: bool) -> Ar
     return np.where(zeros, signed, result)
 
 
+def _number_of(a: Array, b: Array, chosen: Array) -> Array:
+    """The other operand where one is NaN, ``b`` where both are.
+
+    NumPy's own fmax and fmin take a signalling NaN for a number in some lanes, by how many there are.
+    """
+    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, chosen))
+
+
 def maximum(a: Array, b: Array) -> Array:
     """The larger one; the other one where one is NaN; +0 above -0."""
-    return _zeros_by_sign(np.fmax(a, b), a, b, both_negative=True)
+    return _zeros_by_sign(_number_of(a, b, np.maximum(a, b)), a, b, both_negative=True)
 
 
 def minimum(a: Array, b: Array) -> Array:
     """The smaller one; the other one where one is NaN; -0 below +0."""
-    return _zeros_by_sign(np.fmin(a, b), a, b, both_negative=False)
+    return _zeros_by_sign(_number_of(a, b, np.minimum(a, b)), a, b, both_negative=False)
 
 
 def bf16_to_f32(bits: Array) -> Array:

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from portkit.emulate.core.bytestore import Offsets
-from portkit.emulate.core.floats import flush
+from portkit.emulate.core.floats import flush, maximum, minimum
 from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.control import nothing
-from portkit.emulate.ptx.isa.halves import encode, unpack
+from portkit.emulate.ptx.isa.halves import decode, encode, unpack
 from portkit.emulate.ptx.isa.memory import VECTORS, access_hints, space_of
 from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
-from portkit.emulate.ptx.isa.rounding import bf16_values
 from portkit.emulate.ptx.machine import Array, Machine
 from portkit.emulate.ptx.program import Operand, Space
 from portkit.emulate.ptx.types import RAW, Type
@@ -51,7 +50,7 @@ _INTEGER: dict[str, Callable[[Array, Array], Array]] = {
     "exch": lambda old, new: new,
 }
 
-_FLOAT: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "min": np.fmin, "max": np.fmax}
+_FLOAT: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "min": minimum, "max": maximum}
 
 
 def _exchange_if_equal(old: Array, compared: Array, new: Array) -> Array:
@@ -68,9 +67,7 @@ def _halves(function: Callable[[Array, Array], Array], kind: Type) -> Combine:
             return np.asarray(low | high << np.uint32(16))
 
         return pairs
-    if kind is Type.BF16:
-        return lambda old, new: encode(function(bf16_values(old), bf16_values(new)), kind)
-    return lambda old, new: np.asarray(function(old.view(np.float16), new.view(np.float16))).view(np.uint16)
+    return lambda old, new: encode(function(decode(old, kind), decode(new, kind)), kind)
 
 
 def _flushed(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:

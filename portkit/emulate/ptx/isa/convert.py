@@ -18,7 +18,7 @@ from portkit.emulate.ptx.decode import Decoder, Read, Step
 from portkit.emulate.ptx.isa.halves import decode, unpack
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.isa.rounding import FLOAT_MODES, INTEGER_MODES, NEAREST, bf16_bits, rounded
-from portkit.emulate.ptx.isa.rows import Function
+from portkit.emulate.ptx.isa.rows import Function, canonical
 from portkit.emulate.ptx.machine import Array, Machine
 from portkit.emulate.ptx.types import Type, types_of
 
@@ -128,7 +128,9 @@ def _float_to_float(decoder: Decoder, result: Type, source: Type) -> Step:
     limit, last = _clamped(decoder, limit), narrowed(result, mode)
     raw = Type.B16 if result.bits == Type.F16.bits else result
     if flushes and result is Type.F32:
-        return _finish(decoder, lambda x: flush(last(limit(x))), raw, read)
+        return _finish(decoder, lambda x: flush(canonical(last(limit(x)))), raw, read)
+    if result is Type.F32 and (whole or source is Type.F16):  # a plain move keeps NaN's bits, and so does bfloat16's
+        return _finish(decoder, lambda x: canonical(last(limit(x))), raw, read)
     return _finish(decoder, lambda x: last(limit(x)), raw, read)
 
 

@@ -16,7 +16,7 @@ from portkit.emulate.ptx.decode import Decoder, Read, Step
 from portkit.emulate.ptx.isa.floating import extreme, finished
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.isa.rounding import NEAREST, bf16_bits, bf16_values
-from portkit.emulate.ptx.isa.rows import Function, computed
+from portkit.emulate.ptx.isa.rows import Function, canonical, computed
 from portkit.emulate.ptx.machine import Array
 from portkit.emulate.ptx.types import Type, types_of
 
@@ -28,6 +28,9 @@ SINGLES, PAIRS = "f16 bf16", "f16x2 bf16x2"
 HALVES = f"{SINGLES} {PAIRS}"
 
 _LOW, _UP = np.uint32(0xFFFF), np.uint32(16)
+
+CANONICAL_NAN16 = np.uint16(0x7FFF)
+"""What every result of 16 bits that is no number is, of both types."""
 
 SMALLEST_NORMAL = 2.0**-14
 """Of float16, which .ftz flushes what is smaller than."""
@@ -42,10 +45,10 @@ def decode(bits: Array, kind: Type) -> Array:
 
 
 def encode(wide: Array, kind: Type) -> Array:
-    """16 bits of float64 or float32, rounded once."""
+    """16 bits of float64 or float32, rounded once; every NaN has one pattern (seen on an H200)."""
     if kind in {Type.BF16, Type.BF16X2}:
         return bf16_bits(wide)
-    return np.asarray(wide).astype(np.float16).view(np.uint16)
+    return np.where(np.isnan(wide), CANONICAL_NAN16, np.asarray(wide).astype(np.float16).view(np.uint16))
 
 
 def values(read: Read, kind: Type) -> Read:
@@ -205,7 +208,7 @@ def _pairs32(choose: Function, sources: int) -> Callable[[Decoder], Step]:
             lanes = [
                 np.ascontiguousarray(np.broadcast_to(word, np.shape(word) or (1,))).view(np.float32) for word in words
             ]
-            return np.asarray(function(*lanes), np.float32).view(np.uint64)
+            return np.asarray(canonical(function(*lanes)), np.float32).view(np.uint64)
 
         return computed(decoder, both, Type.B64, [Type.B64] * sources)
 
@@ -230,7 +233,7 @@ def _mixed(function: Function, sources: int) -> Callable[[Decoder], Step]:
             narrow, last = [decoder.operands[1]], decoder.operands[2]
         reads = [values(decoder.read(each, kind), kind) for each in narrow] + [decoder.read(last, Type.F32)]
         write = decoder.write(decoder.operands[0], Type.F32)
-        return lambda machine: write(machine, chosen(*[read(machine) for read in reads]))
+        return lambda machine: write(machine, canonical(chosen(*[read(machine) for read in reads])))
 
     return build
 

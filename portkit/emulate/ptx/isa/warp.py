@@ -13,9 +13,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from portkit.emulate.core import floats
 from portkit.emulate.ptx.decode import Decoder, Read, Step, Write
+from portkit.emulate.ptx.isa.floating import extreme
 from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
+from portkit.emulate.ptx.isa.rows import canonical
 from portkit.emulate.ptx.machine import LANES, Array, Machine
 from portkit.emulate.ptx.program import Immediate, Sink
 from portkit.emulate.ptx.types import Type, types_of
@@ -184,17 +187,23 @@ def _reduce_floats(decoder: Decoder, operation: str) -> Step:
     if operation not in {"min", "max"}:
         raise decoder.unsupported(f"redux.{operation}.f32")
     quiet, sizes = not decoder.has("NaN"), decoder.has("abs")
-    functions = {("min", True): np.fmin, ("max", True): np.fmax, ("min", False): np.minimum, ("max", False): np.maximum}
-    function = functions[operation, quiet]
+    function = extreme({"min": floats.minimum, "max": floats.maximum}[operation], quiet)
     identity = np.float32(np.nan) if quiet else np.float32(np.inf if operation == "min" else -np.inf)
     read, write = decoder.read(decoder.operands[1], Type.F32), decoder.write(decoder.operands[0], Type.F32)
 
     def step(machine: Machine) -> None:
         given = machine.by_warp(read(machine))
         values = np.where(machine.present, np.abs(given) if sizes else given, identity)
-        write(machine, machine.by_thread(function.reduce(values, axis=1)[:, None]))
+        write(machine, machine.by_thread(canonical(_folded(function, values))))
 
     return step
+
+
+def _folded(function: Callable[[Array, Array], Array], values: Array) -> Array:
+    """One result a warp, ``[warps, 1]``: of both halves of what is left, until one is."""
+    while (half := values.shape[1] // 2) > 0:
+        values = function(values[:, :half], values[:, half:])
+    return values
 
 
 def _active(decoder: Decoder) -> Step:
