@@ -235,13 +235,14 @@ class Recorder:
 
         def compile(src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
             name = getattr(src, "name", "kernel")
-            self.on_compile(f"{name} ({self.configuration})" if self.configuration else name)
-            try:
-                with one_builder(f"{src.hash() if hasattr(src, 'hash') else src} {target} {options}"):
+            with one_builder(f"{src.hash() if hasattr(src, 'hash') else src} {target} {options}"):
+                # told behind the lock: waiting for another builder is no time of the compiler's
+                self.on_compile(f"{name} ({self.configuration})" if self.configuration else name)
+                try:
                     start = time.perf_counter()
                     kernel = original(src, target=target, options=options, **rest)
-            finally:
-                self.on_compiled()
+                finally:
+                    self.on_compiled()
             if kernel.hash not in self._hits:
                 self.compile_seconds[kernel.hash] = time.perf_counter() - start
             return kernel

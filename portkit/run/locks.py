@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -18,6 +19,9 @@ from portkit.model import Device
 
 _LOCK_DIGITS = 3
 """Hexadecimal, of a kernel's hash: so many locks that two kernels at work seldom share one, and few files."""
+
+BUILDER_SECONDS = 60.0
+"""Longest wait for another builder, below the limit of each stage that builds; then both build, which is right too."""
 
 
 def hold_devices(devices: Iterable[Device], wait_seconds: float = 0.0) -> ExitStack:
@@ -54,16 +58,46 @@ def lock_path(device: Device) -> Path:
 def one_builder(kernel: str) -> Iterator[None]:
     """Wait until no other process of this user builds a kernel; what it built is then in Triton's cache.
 
+    Where no lock can be had, or none in :data:`BUILDER_SECONDS`, the kernel is built beside others: slower, and right.
+
     Args:
         kernel: its source, target and options in words. Of a few thousand, some share a lock.
     """
     name = hashlib.sha256(kernel.encode()).hexdigest()[:_LOCK_DIGITS]
     with ExitStack() as held:
-        with contextlib.suppress(OSError):  # no folder for locks: two may build the same, which is slow and right
-            folder = Path(tempfile.gettempdir(), f"portkit-builds-{os.getuid()}")
-            folder.mkdir(exist_ok=True)
-            held.enter_context(FileLock(folder / f"{name}.lock"))
+        if name not in _own.names:  # else a build within a build would wait for itself
+            with contextlib.suppress(OSError, RuntimeError, NotImplementedError):  # filelock's, Timeout too
+                held.enter_context(_build_lock(name))
         yield
+
+
+class _Own(threading.local):
+    """A thread's builds."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()  # of the locks that it holds
+        self.seconds = BUILDER_SECONDS  # that it waits for one
+
+
+_own = _Own()
+
+
+@contextlib.contextmanager
+def _build_lock(name: str) -> Iterator[None]:
+    folder = Path(tempfile.gettempdir(), f"portkit-builds-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    lock = FileLock(folder / f"{name}.lock")
+    try:
+        lock.acquire(timeout=_own.seconds)
+    except Timeout:
+        _own.seconds = 0.0  # a file system whose locks are never free would cost as much again with each kernel
+        raise
+    _own.names.add(name)
+    try:
+        yield
+    finally:
+        _own.names.discard(name)
+        lock.release()
 
 
 def _waited(seconds: float) -> str:
