@@ -136,11 +136,16 @@ def _of_statement(statement: ast.AST) -> Iterator[str]:
         case ast.ExceptHandler(name=str(name), body=body):
             yield name
             yield from _bound(body)
-        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
             yield name
+            yield from _of_parts(statement)
         case _:
-            for inner in ast.iter_child_nodes(statement):
-                yield from _of_statement(inner)
+            yield from _of_parts(statement)
+
+
+def _of_parts(statement: ast.AST) -> Iterator[str]:
+    for inner in ast.iter_child_nodes(statement):
+        yield from _of_statement(inner)
 
 
 def _plain_function(tree: ast.Module, name: str) -> ast.FunctionDef | None:

@@ -58,6 +58,11 @@ def test_what_the_text_shows_is_refused(tmp_path, function, arguments, words, re
         "with open('x') as scale: ...\n",
         "(scale := 3)\n",
         "for scale in (): ...\n",
+        "match 3:\n    case scale: ...\n",
+        "match 3:\n    case [scale, second] as both: ...\n",
+        "match 3:\n    case [first, *scale]: ...\n",
+        "match 3:\n    case {'a': 1, **scale}: ...\n",
+        "match 3:\n    case {'a': scale, **others}: ...\n",
         "def make():\n    global scale\n",
         "def scale(:\n",  # the import says where
         "@wrapped\ndef scale(): ...\n",
