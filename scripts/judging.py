@@ -275,8 +275,9 @@ class Judges:
             self._queue.give_back(number)
         elif self._crowded(outcome, number):
             self._replace(number, process, alone=True)
-        elif process.left:
-            self._told(process.left.popleft(), outcome)
+        else:
+            if process.left:  # else it died between its last outcome and None
+                self._told(process.left.popleft(), outcome)
             if outcome.status in (Status.WORKER_LOST, Status.DEVICE_FAULT):
                 self._replace(number, process)
 

@@ -1,8 +1,11 @@
 """``scripts/judging.py``: groups of cells in the memory of one device, judged by several processes."""
 
+import multiprocessing
 import sys
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,6 +64,22 @@ def test_each_cell_has_its_verdict_though_a_process_dies(source):
     named = [Status.PASSED, Status.WORKER_LOST, Status.WRONG_RESULT, Status.PASSED]
     assert verdicts == dict(zip([*cells((4, 8)), *cells((64, 8))], named * 2, strict=True))
     assert queue.room == 1 << 40
+
+
+def test_a_process_that_dies_after_its_last_outcome_is_replaced(monkeypatch):
+    verdicts, queue = [], queue_of([group(3), group(4)], 10)
+    judges = judging.Judges(queue, lambda *told: verdicts.append(told), 0, device="cpu")
+    ours, theirs = multiprocessing.Pipe()
+    theirs.close()
+    died = SimpleNamespace(kill=lambda: None, join=lambda seconds=None: None, exitcode=-9)
+    process, other = judging._Process(died, ours, deque()), object()
+    monkeypatch.setattr(judges, "_start", lambda: other)
+    queue.take(0)
+    judges._hear(0, process)
+    assert judges._processes == {0: other}
+    assert (queue.room, queue.held, verdicts) == (10, {}, [])
+    assert [each.memory for each in queue.waiting] == [3]
+    assert ours.closed
 
 
 def test_a_process_keeps_to_its_kind_and_others_to_theirs():
