@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 
 import torch
 
+from portkit.errors import HostError
 from portkit.model import Cell, CellResult, DeviceProbe, Evidence, KernelCase
 from portkit.run.evaluate import Runner, StageFailed, evaluate
 from portkit.run.jobs import Chain, Job, Watch
@@ -34,14 +37,34 @@ class UntimedSession:
         probes: Sequence[Job] = (),
         measuring: Callable[[], None] = lambda: None,
     ) -> Iterator[CellResult | DeviceProbe]:
-        """Every cell of the chains, in the order of completion; GPUs are not probed."""
+        """Every cell of the chains, in the order of completion; GPUs are not probed.
+
+        Raises:
+            HostError: a process died, so that what it and others had under way has no result.
+        """
         jobs = [part for chain in chains for job in chain for part in job.by_case()]
-        with multiprocessing.get_context("fork").Pool(self._processes, _begin, (self._runner,)) as pool:
-            for results in pool.imap_unordered(_judged, jobs):
-                yield from results
+        pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("fork"), _begin, (self._runner,))
+        left = list(jobs)
+        try:
+            given = {pool.submit(_judged, job): job for job in jobs}
+            for done in as_completed(given):
+                yield from done.result()
+                left.remove(given[done])
+        except BrokenProcessPool:
+            raise _lost(left) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def close(self) -> None:
         """Nothing is left over."""
+
+
+def _lost(jobs: Iterable[Job]) -> HostError:
+    names = sorted({job.source.name for job in jobs})
+    return HostError(
+        f"a process that judges died; without results are cells of {', '.join(names)}",
+        remedy="run without --untimed: then each cell is watched, and the one that ends its process is named",
+    )
 
 
 _runner: list[Runner] = []
