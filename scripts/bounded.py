@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 ROOT = Path(__file__).resolve().parent.parent
+NO_DEFAULTS: Mapping[str, str] = MappingProxyType({})
 GRACE_SECONDS = 2.0
 """For a command to end by the signal that this process got."""
 
@@ -21,16 +24,17 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(arguments[:at]), list(arguments[at + 1 :])
 
 
-def until(command: Sequence[str], seconds: float | None = None) -> bool:
+def until(command: Sequence[str], seconds: float | None = None, defaults: Mapping[str, str] = NO_DEFAULTS) -> bool:
     """Run a command in the repository; False where a signal or the time ended it.
 
     Args:
         command: ends orderly on SIGINT.
         seconds: after which it is interrupted; None for no limit.
+        defaults: of environment variables that this process has not.
     """
     before = {each: signal.signal(each, signal.default_int_handler) for each in _ENDING}
     try:
-        with subprocess.Popen(command, cwd=ROOT) as child:
+        with subprocess.Popen(command, cwd=ROOT, env={**defaults, **os.environ}) as child:
             try:
                 child.wait(seconds)
             except KeyboardInterrupt:

@@ -17,7 +17,6 @@ reports, which it reads next time. Exit code 1 where a cell is wrong, with ``--c
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -189,14 +188,16 @@ def left(of: Mapping[PlannedCell, State]) -> list[PlannedCell]:
 
 def run(cells: Sequence[PlannedCell], arguments: argparse.Namespace, options: Sequence[str]) -> None:
     """Run cells by ``pytest --benchmark`` until the time is over; of launches that are equal one is executed."""
-    with tempfile.TemporaryDirectory() as kept, tempfile.NamedTemporaryFile("w", suffix=".txt") as names:
-        os.environ.setdefault(KEPT, kept)
+    with (
+        tempfile.TemporaryDirectory() as kept,
+        tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as names,
+    ):
         names.writelines(f"{arguments.matrix.resolve()}::{planned.label}\n" for planned in cells)
         names.flush()
         command = [sys.executable, "-m", "pytest", "--benchmark", f"@{names.name}", "-q", "-p", "no:cacheprovider"]
         chosen = ["--portkit-tier", arguments.tier, "--portkit-target", arguments.target]
         folder = ["--portkit-report", str(arguments.run.resolve()), "--portkit-no-texts", "--portkit-emulate", "all"]
-        until(command + chosen + folder + list(options), arguments.seconds)
+        until(command + chosen + folder + list(options), arguments.seconds, {KEPT: kept})
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -2,6 +2,9 @@
 
 import dataclasses
 import itertools
+import os
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import factories
@@ -110,6 +113,33 @@ def test_two_versions_of_triton_both_count(script, prepared):
     told = "data_race with Triton 3.7.1: missing_wait; data_race with Triton 3.6.0: missing_wait"
     assert list(script.wrong(states, found, prepared.declarations)) == [f"{planned.label}: {told}"]
     assert script.states(prepared, {planned.cell: {(NOW, "3.7.1"): both[0]}})[planned] is script.State.EXPECTED
+
+
+def test_a_run_shares_launches_and_leaves_nothing_behind(script, prepared, tmp_path, monkeypatch):
+    began = []
+
+    def until(command, seconds, defaults):
+        names = next(each for each in command if each.startswith("@"))
+        began.append((Path(names[1:]).read_bytes().decode("utf-8"), Path(defaults[script.KEPT]).is_dir()))
+
+    monkeypatch.setattr(script, "until", until)
+    matrix = tmp_path / "größe.yaml"
+    chosen = SimpleNamespace(matrix=matrix, tier="full", target="a100", run=tmp_path, seconds=None)
+    script.run(emulated(prepared)[:1], chosen, [])
+    assert began == [(f"{matrix}::{emulated(prepared)[0].label}\n", True)]
+    assert script.KEPT not in os.environ
+
+
+@pytest.mark.parametrize(("own", "seen"), [({}, "default"), ({"PORTKIT_OF_A_TEST": "own"}, "own")])
+def test_a_command_has_variables_that_this_process_has_not(tmp_path, monkeypatch, own, seen):
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    path = tmp_path / "seen"
+    text = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(os.environ['PORTKIT_OF_A_TEST'])"
+    assert script_module("bounded").until(
+        [sys.executable, "-c", text, str(path)], defaults={"PORTKIT_OF_A_TEST": "default"}
+    )
+    assert path.read_text() == seen
 
 
 def test_a_file_that_is_no_such_table_is_refused(script, tmp_path):
