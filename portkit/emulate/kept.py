@@ -11,15 +11,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import platform
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from portkit.emulate.core.bytestore import Bytes
+from portkit.emulate.core.findings import Halt
 from portkit.emulate.core.launch import Counts, Descriptor, Emulation, Options, Pointer, Value, places
 from portkit.emulate.vendors import ARCHITECTURES, run
 from portkit.model import Outcome, Status
@@ -31,10 +33,12 @@ _DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
 
 
 def emulator_digest() -> str:
-    """Of the emulator's own files, and NumPy: another emulator may come to another result."""
+    """Of the emulator's own files, Python, NumPy and what NumPy uses of this CPU: others may come to other results."""
     folder = Path(__file__).parent
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    digest = hashlib.blake2b(np.__version__.encode(), digest_size=16)
+    lanes = np.show_config(mode="dicts").get("SIMD Extensions")
+    below = repr((platform.python_version(), np.__version__, platform.machine(), lanes))
+    digest = hashlib.blake2b(below.encode(), digest_size=16)
     for path in files:
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
@@ -65,13 +69,25 @@ class KeptLaunches:
         arguments = (*map(_form, values), *places(pointers), *map(_written, pointers), *before)
         name = hashlib.blake2b(repr((what, arguments)).encode(), digest_size=20).hexdigest()
         path = self.folder / name[:2] / f"{name[2:]}.npz"
-        if (counts := _restore(path, pointers)) is not None:
+        if _taken_for(text, architecture) and (counts := _restore(path, pointers)) is not None:
             self.taken += 1
             return Emulation(PASSED, counts=counts)
         done = run(text, architecture, grid, values, waves, shared_bytes, options)
         if done.outcome.status is Status.PASSED and not done.findings and not done.said:
             _keep(path, done.counts, pointers, before)
         return done
+
+
+def _taken_for(text: str, architecture: str) -> bool:
+    """Whether the architecture takes the text: the essence is the same of one that refuses it."""
+    known = ARCHITECTURES.get(architecture)
+    if known is None:
+        return False
+    try:
+        known.code_for(text, architecture)
+    except Halt:
+        return False
+    return True
 
 
 def _essence(text: str, architecture: str) -> str:
@@ -126,9 +142,20 @@ def _keep(path: Path, counts: Counts, pointers: Sequence[Pointer], before: Seque
     changed[_COUNTS] = np.array([counts.instructions, counts.lane_instructions, counts.workgroups])
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            np.savez(file, allow_pickle=False, **changed)
-        os.replace(file.name, path)  # noqa: PTH105 (as atomic as it gets)
+        _write(path, changed)
+
+
+def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a file as a whole, or nothing, as where the disk is full."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink()
+        raise
 
 
 def _changed(pointers: Sequence[Pointer], before: Sequence[bytes]) -> Iterator[tuple[str, np.ndarray]]:

@@ -23,14 +23,15 @@ class InstructionSet:
     text: str  # name under which Triton's compiled kernels keep the text
     architectures: frozenset[str]
     run: Run
+    code_for: Callable[[str, str], object]  # of a text and an architecture: refuses what ``run`` would not begin
     atomic: tuple[str, ...]  # parts of the names of atomic operations in the text
     essence: Callable[[str, str], str] = lambda text, architecture: f"{architecture}\n{text}"
-    """What a run depends on, of a text and the architecture that a compiler made it for."""
+    """What a run depends on, of a text and the architecture that ``code_for`` takes it for."""
 
 
 INSTRUCTION_SETS = (
-    InstructionSet("amdgcn", frozenset(_AMD), _amdgcn.run, ("_atomic_",)),
-    InstructionSet("ptx", frozenset(_NVIDIA), _ptx.run, ("atom.", "red."), _ptx.essence),
+    InstructionSet("amdgcn", frozenset(_AMD), _amdgcn.run, _amdgcn.code_for, ("_atomic_",)),
+    InstructionSet("ptx", frozenset(_NVIDIA), _ptx.run, _ptx.code_for, ("atom.", "red."), _ptx.essence),
 )
 
 ARCHITECTURES: Mapping[str, InstructionSet] = {

@@ -1,5 +1,8 @@
 """Launches that are kept, so that an equal one is not executed again."""
 
+import platform
+import resource
+
 import numpy as np
 import ptx_text
 import pytest
@@ -110,3 +113,47 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path, executed):
     for _ in range(2):
         launch(KeptLaunches(tmp_path / "file"))
     assert len(executed) == 2
+
+
+SINCE_80 = ADDS_SEVEN.replace("add.u32 %r2, %r1, 7;", "redux.sync.add.u32 %r2, %r1, -1;")
+
+
+@pytest.mark.parametrize("before", [(), ("sm_90a",)])
+def test_what_an_architecture_lacks_is_refused_whatever_was_kept(launches, before):
+    for target in before:
+        assert launch(launches, SINCE_80, target=target)[1].outcome.status == "passed"
+    out, done = launch(launches, SINCE_80, target="sm_75")
+    assert "sm_75 has no redux" in done.outcome.message
+    assert not out.any()
+
+
+@pytest.mark.parametrize("before", [(), ("sm_90", "sm_80")])
+def test_a_text_for_another_architecture_is_refused_whatever_was_kept(launches, before):
+    for architecture in (*before, "sm_80"):
+        values = [np.zeros(32, np.uint32), np.zeros(32, np.uint32)]
+        done = launches.run(ptx_text.text(ADDS_SEVEN), architecture, (1,), values, None, 0, Options())
+    assert done.outcome.message.endswith("the text is for sm_90, not for sm_80")
+    assert launches.taken == 0
+
+
+def test_a_full_disk_leaves_nothing(launches):
+    """A file may have 64 bytes, which is less than one launch needs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        out, _ = launch(launches)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert out.tolist() == list(range(7, 39))
+    assert launches.folder.is_dir()
+    assert [path for path in launches.folder.rglob("*") if path.is_file()] == []
+
+
+def test_another_python_or_other_lanes_of_numpy_are_another_emulator(monkeypatch):
+    digests = [kept.emulator_digest(), kept.emulator_digest()]
+    monkeypatch.setattr(platform, "python_version", lambda: "3.0.0")
+    digests.append(kept.emulator_digest())
+    monkeypatch.setattr(np, "show_config", lambda mode: {"SIMD Extensions": {"found": ["one"]}})
+    digests.append(kept.emulator_digest())
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3

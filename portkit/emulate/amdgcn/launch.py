@@ -276,12 +276,18 @@ def run(
 ) -> Emulation:
     """Execute one kernel of AMD's assembly, as :func:`portkit.emulate.run` says."""
     return emulate(
-        lambda: Launch(_code_for(text, architecture), grid, values, waves, shared_bytes, options or Options()),
+        lambda: Launch(code_for(text, architecture), grid, values, waves, shared_bytes, options or Options()),
         lambda: judged(text),
     )
 
 
-def _code_for(text: str, architecture: str) -> Code:
+def code_for(text: str, architecture: str) -> Code:
+    """The code of a text.
+
+    Raises:
+        Unloadable: it can't be read, or is for another architecture.
+        Unsupported: an instruction is not modelled, or not one of the architecture.
+    """
     code = load(text)
     name = code.program.architecture.name
     if name != architecture:

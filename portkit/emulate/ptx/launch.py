@@ -154,22 +154,28 @@ def run(
 ) -> Emulation:
     """Execute one kernel of PTX, as :func:`portkit.emulate.run` says."""
     return emulate(
-        lambda: Launch(_code_for(text, architecture), grid, values, waves, shared_bytes, options or Options()),
+        lambda: Launch(code_for(text, architecture), grid, values, waves, shared_bytes, options or Options()),
         lambda: judged(text),
     )
 
 
 def essence(text: str, architecture: str) -> str:
-    """What a run depends on, of a text that the assembler took for an architecture.
+    """What a run depends on, of a text that ``code_for`` takes for an architecture.
 
-    Its ``.target`` says which instructions there are, which the assembler has seen to, and how products are summed,
-    which is the same in a generation.
+    Its ``.target`` says which instructions there are, which is seen to there, and how products are summed, which is
+    the same in a generation.
     """
     generation = architecture_of(architecture).generation if "mma" in text else None
     return f"{generation}\n{_TARGET.sub('', text, count=1)}"
 
 
-def _code_for(text: str, architecture: str) -> Code:
+def code_for(text: str, architecture: str) -> Code:
+    """The code of a text.
+
+    Raises:
+        Unloadable: it can't be read, or is for another architecture.
+        Unsupported: an instruction is not modelled, or not one of the architecture.
+    """
     code = load(text)
     if code.program.architecture.number != architecture_of(architecture).number:
         raise Unloadable(f"the text is for {code.program.architecture.name}, not for {architecture}")
