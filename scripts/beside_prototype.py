@@ -334,7 +334,7 @@ def compare(servers: dict[str, Server], number: int, vendor: str) -> Row:
     return Row(vendor, architecture, family_of(name), name, **best, build=build, note=note)
 
 
-def told(row: Row) -> str:
+def line_of(row: Row) -> str:
     """One row in a line."""
     figures = f"{row.prototype:9.2f} ms {row.ratio('unchecked'):6.2f} {row.ratio('checked'):6.2f} {row.build:6.2f}"
     return f"{row.architecture:8} {row.kernel:28} {figures} {row.note}"
@@ -401,7 +401,7 @@ def run_vendor(options: argparse.Namespace, vendor: str) -> list[Row]:
         rows = []
         for number in range(len(theirs.launches)):
             rows.append(compare(servers, number, vendor))
-            print(told(rows[-1]), file=sys.stderr, flush=True)
+            print(line_of(rows[-1]), file=sys.stderr, flush=True)
         theirs.end()
         ours.end()
         return rows

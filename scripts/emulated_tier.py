@@ -26,9 +26,10 @@ from pathlib import Path
 
 from bounded import split, until
 from tabulate import tabulate
-from tier_table import LEFT, MESSAGE, State, add_options, counts, expected, read_lines, state_of_today, write_lines
+from tier_table import LEFT, State, add_options, counts, expected, read_lines, state_of_today, write_lines
 from told import told
 
+from portkit.emulate.kept import KEPT
 from portkit.model import CaseDeclaration, Cell, Direction, Evidence, PlannedCell, Record, Status
 from portkit.plan.expand import Emulate, Selection
 from portkit.plan.matrix_format import parse_shape
@@ -38,8 +39,8 @@ from portkit.store.journal import read_report
 TARGETS = "mi300x,mi355x,rx7900xtx,rx9070xt,t4,a100,rtx3090,rtx4090,h200,b200,b300,rtx5090"
 UNANSWERED = "UnknownPropertyError"
 """What begins the message where host code asked for what the catalogue does not know of a target."""
-KEPT = "PORTKIT_KEPT_LAUNCHES"
-"""Names the folder of launches that need not be executed again."""
+MESSAGE = 100
+"""Characters of a message that a table keeps."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ from portkit.model import Evidence, Matrix, PlannedCell, Status
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE = ROOT / "suite.yaml"
-MESSAGE = 100
-"""Characters of a message that a table keeps."""
 
 Line = TypeVar("Line")
 """A dataclass of texts: a line of a table."""

@@ -26,6 +26,9 @@ from portkit.emulate.core.launch import Counts, Descriptor, Emulation, Options, 
 from portkit.emulate.vendors import ARCHITECTURES, run
 from portkit.model import Outcome, Status
 
+KEPT = "PORTKIT_KEPT_LAUNCHES"
+"""Names the folder of launches that need not be executed again."""
+
 PASSED = Outcome(Status.PASSED)
 _COUNTS = "counts"
 _DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)

@@ -26,6 +26,7 @@ import triton
 from packaging.version import Version
 
 from portkit.emulate import ARCHITECTURES, Emulation, KeptLaunches, Options, Order, Pointer, run
+from portkit.emulate.kept import KEPT
 from portkit.model import Build, Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status, Target
 from portkit.run.build import judge_build, missing_backend
 from portkit.run.capture import DryLaunch, Recorder, capture
@@ -38,8 +39,6 @@ from portkit.run.shim import Answers, ClaimDevice
 from portkit.run.verify import worst_outcome
 
 NULLS = {"timing": "emulated: time is not modelled", "counters": "emulated: nothing is counted"}
-
-KEPT = "PORTKIT_KEPT_LAUNCHES"
 
 _ORDERS = (Order.CONVERGED, Order.SEEDED, Order.SEEDED)
 """Orders of the first calls in turn; later ones take the first, which is the fastest."""
