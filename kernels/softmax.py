@@ -33,8 +33,9 @@ Backward:
 Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``.
 Forward, streamed rows of 32768 come near to a copy, where one resident row a program has 76 %, as
 Liger-Kernel has. Backward holds a row in one program of 32 warps, as Liger-Kernel does, moves the
-same bytes, and is 1 % ahead by what it asks of the cache; halves of rows, fewer warps, and rows
-walked over as forward were no faster. Rows of 50257 are not aligned, so their loads are narrow: 44 %
+same bytes, and asks the cache to keep what it reads: in a trial, not of this very kernel, that put
+it 1 % ahead, and the table there is of before. Halves of rows, fewer warps, and rows walked over as
+forward were no faster. Rows of 50257 are not aligned, so their loads are narrow: 44 %
 of the copy bandwidth at 1024 rows.
 
 Sources:
@@ -159,7 +160,7 @@ def _softmax_backward_resident(
     mask = (row < rows - first)[:, None] & (lanes < columns)[None, :]
     row = row.to(tl.int64)
     at = first * columns + row[:, None] * columns + lanes[None, :]
-    # Measured: an H200 is 1.4 % faster than without the wish that the rows stay in cache, so that results leave first.
+    # In a trial an H200 was 1.4 % faster than without the wish that the rows stay in cache, so that results leave first.
     y = tl.load(y_ptr + at, mask=mask, other=0.0, eviction_policy="evict_last")
     dy_at = first * dy_stride + row[:, None] * dy_stride + lanes[None, :]
     dy = tl.load(dy_ptr + dy_at, mask=mask, other=0.0, eviction_policy="evict_last")
