@@ -38,9 +38,18 @@ class Terms:
         """Of the depth."""
         return Terms(self.values[start:end], self.exponents[start:end])
 
-    def rows(self, which: slice) -> Terms:
-        """Some of the rows."""
-        return Terms(self.values[:, which], self.exponents[:, which])
+    def within(self, part: tuple[slice, slice]) -> Terms:
+        """Some of the first two axes behind the depth; all where there is one."""
+        index = (slice(None), *(which if size > 1 else slice(None) for which, size in zip(part, self.values.shape[1:3])))
+        return Terms(self.values[index], self.exponents[index])
+
+    def batch_first(self) -> Terms:
+        """``[depth, batch, rows]``."""
+        return Terms(*(np.ascontiguousarray(each.transpose(0, 2, 1)) for each in (self.values, self.exponents)))
+
+    def spread(self, axis: int) -> Terms:
+        """With one more axis, of size 1: there lies the other factor's."""
+        return Terms(np.expand_dims(self.values, axis), np.expand_dims(self.exponents, axis))
 
     def laid(self, batch: int, parts: Sequence[int] | None = None) -> Terms:
         """A batch of another size.
