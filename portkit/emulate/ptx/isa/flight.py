@@ -111,6 +111,12 @@ class Flights:
         """Whether operations may still read something."""
         return bool(self._reads)
 
+    def quiet(self, units: Offsets) -> bool:
+        """Whether the async proxy may read units, no matter for whom: ``check_seen`` and ``check_free`` pass them."""
+        if self._operations and self._unit_writers[units].any():
+            return False
+        return not self._unseen[units].any()
+
     # -- operations
 
     def writes(self, operation: Operation, places: Offsets, size: int) -> int:

@@ -73,12 +73,6 @@ def layout_of(descriptor: int, across: bool, sm100: bool) -> Layout | str:
     return Layout(start, leading, stride, widths[mode], not across)
 
 
-def read_tile(machine: Machine, site: Site, tile: Tile, descriptor: int, thread: int) -> tuple[Array, Offsets]:
-    """Codes ``[rows, depth]`` of one operand and the units that it reads, as ``read_tiles`` gives them."""
-    codes, units = read_tiles(machine, site, tile, [descriptor], np.array([thread]))
-    return codes[0], units[0]
-
-
 def read_tiles(
     machine: Machine, site: Site, tile: Tile, descriptors: Sequence[int], threads: Threads
 ) -> tuple[Array, Offsets]:
@@ -95,27 +89,65 @@ def read_tiles(
         Fault: one leaves shared memory, or reads what the async proxy does not see or another operation writes.
         Unsupported: a descriptor.
     """
-    at = _addresses(machine, site, tile, descriptors)
+    units = free_units(machine, tile, descriptors, threads)
+    if units is None:
+        units = checked_units(machine, site, tile, descriptors, threads)
+    judge_units(machine, site, tile, units, threads)
+    return codes_of(machine, tile, units), units
+
+
+def free_units(machine: Machine, tile: Tile, descriptors: Sequence[int], threads: Threads) -> Offsets | None:
+    """As ``checked_units``; None where that has something to refuse, or may have."""
+    layouts = _layouts(machine, tile, descriptors)
+    if any(isinstance(each, str) for each in layouts.values()):
+        return None
+    at, flights = _addresses(tile, descriptors, layouts), machine.unit(Flights)
+    if at.min() < 0 or at.max() > machine.shared.size - UNIT:
+        return None
+    units = (at + machine.shared_base[threads][:, None]) >> 4
+    return units if flights.quiet(units) else None
+
+
+def checked_units(machine: Machine, site: Site, tile: Tile, descriptors: Sequence[int], threads: Threads) -> Offsets:
+    """The units ``[operands, units]`` that operands read. Arguments and errors as of ``read_tiles``."""
+    layouts = _layouts(machine, tile, descriptors)
+    for layout in layouts.values():
+        if isinstance(layout, str):
+            raise Unsupported(layout, site)
+    at = _addresses(tile, descriptors, layouts)
     readers: Threads = np.repeat(threads, at.shape[1])
     if (first := machine.shared.first_outside(at.reshape(-1), UNIT)) is not None:
         byte, place = int(at.reshape(-1)[first]), machine.place(int(readers[first]))
         message = f"a matrix operand at {byte} of {machine.shared.size} bytes of shared memory"
         raise Fault(Finding(Kind.SHARED_OUT_OF_BOUNDS, message, site, place, byte, "shared"))
-    places = at + machine.shared_base[threads][:, None]
-    flights, units, each = machine.unit(Flights), places >> 4, places.reshape(-1)
+    units, flights = (at + machine.shared_base[threads][:, None]) >> 4, machine.unit(Flights)
     flights.check_seen(site, units.reshape(-1))
     flights.check_free(site, units.reshape(-1), readers, write=False)
-    for start, size in tile.kind.pieces if flights.followed else ():
-        flights.judge(Access(site, each + start, size, machine, readers, write=False))
-    return tile.codes(machine.shared.load(each, UNIT).reshape(*places.shape, 4)), units
+    return units
 
 
-def _addresses(machine: Machine, site: Site, tile: Tile, descriptors: Sequence[int]) -> Offsets:
-    """Of the units of each operand in its block's shared memory."""
+def judge_units(machine: Machine, site: Site, tile: Tile, units: Offsets, threads: Threads) -> None:
+    """Let those who follow accesses see that threads read operands' units, one row a thread."""
+    flights = machine.unit(Flights)
+    if not flights.followed:
+        return
+    readers: Threads = np.repeat(threads, units.shape[1])
+    at = units.reshape(-1) << 4
+    for start, size in tile.kind.pieces:
+        flights.judge(Access(site, at + start, size, machine, readers, write=False))
+
+
+def codes_of(machine: Machine, tile: Tile, units: Offsets) -> Array:
+    """Codes ``[operands, rows, depth]`` that units ``[operands, units]`` hold now."""
+    return tile.codes(machine.shared.load(units.reshape(-1) << 4, UNIT, aligned=True).reshape(*units.shape, 4))
+
+
+def _layouts(machine: Machine, tile: Tile, descriptors: Sequence[int]) -> dict[int, Layout | str]:
     sm100 = machine.program.architecture.tensor_memory
-    found = {descriptor: layout_of(descriptor, tile.across, sm100) for descriptor in set(descriptors)}
-    for layout in found.values():
-        if isinstance(layout, str):
-            raise Unsupported(layout, site)
-    units = {each: tile.units(layout).reshape(-1) for each, layout in found.items() if isinstance(layout, Layout)}
-    return np.stack([units[each] for each in descriptors])
+    return {descriptor: layout_of(descriptor, tile.across, sm100) for descriptor in set(descriptors)}
+
+
+def _addresses(tile: Tile, descriptors: Sequence[int], layouts: dict[int, Layout | str]) -> Offsets:
+    """Of the units of each operand in its block's shared memory; one row for all where they are alike."""
+    units = {each: tile.units(layout).reshape(-1) for each, layout in layouts.items() if isinstance(layout, Layout)}
+    return np.stack([units[each] for each in descriptors] if len(units) > 1 else list(units.values()))

@@ -40,12 +40,19 @@ class Terms:
 
     def within(self, part: tuple[slice, slice]) -> Terms:
         """Some of the first two axes behind the depth; all where there is one."""
-        index = (slice(None), *(which if size > 1 else slice(None) for which, size in zip(part, self.values.shape[1:3])))
+        index = (
+            slice(None),
+            *(which if size > 1 else slice(None) for which, size in zip(part, self.values.shape[1:3])),
+        )
         return Terms(self.values[index], self.exponents[index])
 
-    def batch_first(self) -> Terms:
-        """``[depth, batch, rows]``."""
-        return Terms(*(np.ascontiguousarray(each.transpose(0, 2, 1)) for each in (self.values, self.exponents)))
+    def turned(self) -> Terms:
+        """``[depth, batch, rows]``, or back."""
+        return Terms(self.values.swapaxes(1, 2), self.exponents.swapaxes(1, 2))
+
+    def whole(self) -> Terms:
+        """In memory as they are counted."""
+        return Terms(np.ascontiguousarray(self.values), np.ascontiguousarray(self.exponents))
 
     def spread(self, axis: int) -> Terms:
         """With one more axis, of size 1: there lies the other factor's."""

@@ -110,7 +110,7 @@ def multiply(a: Terms, b: Terms, addend: Array, model: Model, parts: Parts | Non
     batch = addend.shape[-1]
     left, right = way.factor(a, 0).laid(batch, of_a), way.factor(b, 1).laid(batch, of_b)
     if batch < _LONG <= addend.shape[1]:
-        rows, columns = left.batch_first(), right.batch_first()
+        rows, columns = left.turned().whole(), right.turned().whole()
         total = _sums(rows.spread(3), columns.spread(2), np.ascontiguousarray(addend.transpose(2, 0, 1)), model, way)
         return total.transpose(1, 2, 0)
     times = _beside(*addend.shape[1:])
@@ -121,7 +121,7 @@ def multiply(a: Terms, b: Terms, addend: Array, model: Model, parts: Parts | Non
 
 
 def _sums(left: Terms, right: Terms, total: Array, model: Model, way: _Way) -> Array:
-    """Sums of all groups, one after the other; factors are ``[depth, *total.shape]``, of size 1 where they are alike."""
+    """Sums of all groups, one after the other; factors are ``[depth, *total.shape]``, size 1 for the other's axes."""
     before = np.setbufsize(_BUFFER)
     try:
         for start in range(0, left.values.shape[0], model.group):
