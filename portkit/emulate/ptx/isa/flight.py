@@ -129,15 +129,16 @@ class Flights:
             self._writers[_words(places, size)] = self._count
         return self._count
 
-    def wrote(self, number: int, places: Offsets, size: int) -> None:
-        """An operation has written these of its bytes; the others are still out."""
+    def wrote(self, number: int | np.int32 | NDArray[np.int32], places: Offsets, size: int) -> None:
+        """An operation has written these of its bytes, or each place's operation has; others may still be out."""
+        numbers = np.asarray(number).reshape(-1, 1)
         if size == UNIT and not low_bits(places):
             units = places >> _SHIFT
             writers = self._unit_writers[units]
-            self._unit_writers[units] = np.where(writers == number, np.int32(0), writers)
+            self._unit_writers[units] = np.where(writers == numbers, np.int32(0), writers)
             return
-        words = _words(places, size)
-        own = words[self._writers[words] == number]
+        words = _words(places, size).reshape(places.size, -1)
+        own = words[self._writers[words] == numbers]
         self._writers[own] = 0
 
     def ended(self, number: int) -> None:

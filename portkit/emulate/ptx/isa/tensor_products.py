@@ -8,6 +8,7 @@ Source: PTX ISA, "TensorCore 5th Generation Family Instructions": tcgen05.mma.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,6 +18,7 @@ import numpy as np
 from portkit.emulate.core.bytestore import Offsets, Words
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.ptx.decode import Decoder, Read, ReadOffsets, Step
+from portkit.emulate.ptx.isa.flight import Flights
 from portkit.emulate.ptx.isa.operands_shared import Tile, checked_units, codes_of, free_units, judge_units
 from portkit.emulate.ptx.isa.tensor_memory import COLUMNS, TENSOR_LANES, Issued, Range, TensorMemory
 from portkit.emulate.ptx.machine import LANES, Array, Machine, Threads
@@ -110,11 +112,21 @@ class _InTensor:
 _Factor: TypeAlias = _InShared | _InTensor
 
 
+@functools.cache
+def _lanes(rows: int) -> Array:
+    """Lanes of the rows of D: of 64 rows, 16 in each quarter."""
+    every = np.arange(rows)
+    return every if rows == TENSOR_LANES else every // 16 * LANES + every % 16
+
+
 def _rows(product: Product, group: int, at: int) -> Array:
-    """The chunk's lanes of the rows of D: of 64 rows, 16 in each quarter."""
-    rows = np.arange(product.rows)
-    lanes = rows if product.rows == TENSOR_LANES else rows // 16 * LANES + rows % 16
-    return lanes + (group * TENSOR_LANES + (at >> 16))
+    """The chunk's lanes of the rows of D, from an address."""
+    return _lanes(product.rows) + (group * TENSOR_LANES + (at >> 16))
+
+
+def _fits(product: Product, at: int, columns: int) -> bool:
+    """Whether so many columns of those lanes are there."""
+    return (at & 0xFFFF) + columns <= COLUMNS and int(_lanes(product.rows)[-1]) + (at >> 16) < TENSOR_LANES
 
 
 # -- what was issued
@@ -258,35 +270,35 @@ class _Given:
 
 def _issue_all(machine: Machine, site: Site, operands: _Mma) -> None:
     """Let the products of the selected threads run later; what is wrong is found thread by thread."""
-    given = _Given.of(machine, operands)
+    given, memory = _Given.of(machine, operands), machine.unit(TensorMemory)
     lefts, rights = _free_factors(machine, operands, given)
     for which, thread in enumerate(machine.selected.tolist()):
         product = _product(machine, site, operands.kind, given.descriptors[which], thread)
-        target = _target(machine, site, product, given.targets[which], thread)
+        at, tiles = given.targets[which], _tiles_of(product)
+        target = _target(machine, site, product, at, thread)
         if operands.left_in_memory:
             left: _Factor = _left_in_tensor(machine, site, product, given.lefts[which], thread)
         else:
-            known = None if lefts is None else lefts[which]
-            left = _in_shared(machine, site, _left_tile(product), given.lefts[which], thread, known)
-        known = None if rights is None else rights[which]
-        right = _in_shared(machine, site, _right_tile(product), given.rights[which], thread, known)
-        memory, scales = machine.unit(TensorMemory), tuple(each[which] for each in given.scales)
+            left = _in_shared(machine, site, tiles[0], given.lefts[which], thread, lefts and lefts[which])
+        right = _in_shared(machine, site, tiles[1], given.rights[which], thread, rights and rights[which])
+        scales = tuple(each[which] for each in given.scales)
         units = [each.units for each in (left, right) if isinstance(each, _InShared)]
-        at, adds = given.targets[which], bool(given.adds[which])
+        adds = bool(given.adds[which])
         issued = _Issued(site, thread, units, target, memory, product, at, adds, left, right, operands.scaled, scales)
         read = [left.columns] if isinstance(left, _InTensor) else []
         memory.issue(issued, read + [Range(target.group, each & 0xFFFF, (each & 0xFFFF) + 1) for each in scales])
 
 
-def _free_factors(machine: Machine, operands: _Mma, given: _Given) -> tuple[Offsets | None, Offsets | None]:
-    """Units of A and B of all threads, where nothing can be wrong with them."""
-    products = {product_of(operands.kind, each) for each in set(given.descriptors)}
-    product, threads = next(iter(products)), machine.selected
-    if len(products) > 1 or isinstance(product, str):
+def _free_factors(machine: Machine, operands: _Mma, given: _Given) -> tuple[list[Offsets] | None, list[Offsets] | None]:
+    """Units of A and B of each thread, where nothing can be wrong with them."""
+    product, threads = product_of(operands.kind, given.descriptors[0]), machine.selected
+    if isinstance(product, str) or given.descriptors.count(given.descriptors[0]) < len(given.descriptors):
         return None, None
+    left, right = _tiles_of(product)
     in_tensor = operands.left_in_memory
-    left = None if in_tensor else free_units(machine, _left_tile(product), given.lefts, threads)
-    return left, free_units(machine, _right_tile(product), given.rights, threads)
+    of_left = None if in_tensor else free_units(machine, left, given.lefts, threads)
+    of_right = free_units(machine, right, given.rights, threads)
+    return None if of_left is None else list(of_left), None if of_right is None else list(of_right)
 
 
 def _product(machine: Machine, site: Site, kind: str, descriptor: int, thread: int) -> Product:
@@ -297,26 +309,26 @@ def _product(machine: Machine, site: Site, kind: str, descriptor: int, thread: i
 
 
 def _target(machine: Machine, site: Site, product: Product, at: int, thread: int) -> Range:
-    group = int(machine.group[thread])
-    target = Range(group, at & 0xFFFF, (at & 0xFFFF) + product.columns)
-    if target.end > COLUMNS or _rows(product, 0, at)[-1] >= TENSOR_LANES:
+    target = Range(int(machine.group[thread]), at & 0xFFFF, (at & 0xFFFF) + product.columns)
+    if not _fits(product, at, product.columns):
         message = f"a product of {product.columns} columns at {target.start} of tensor memory"
         raise Fault(Finding(Kind.OUT_OF_BOUNDS, message, site, machine.place(thread)))
     return target
 
 
-def _left_tile(product: Product) -> Tile:
-    return Tile(product.left, product.rows, 256 // product.left.bits, product.across[0])
-
-
-def _right_tile(product: Product) -> Tile:
-    return Tile(product.right, product.columns, 256 // product.right.bits, product.across[1])
+@functools.lru_cache(maxsize=1024)
+def _tiles_of(product: Product) -> tuple[Tile, Tile]:
+    sides = zip((product.left, product.right), (product.rows, product.columns), product.across, strict=True)
+    left, right = (Tile(kind, rows, 256 // kind.bits, across) for kind, rows, across in sides)
+    return left, right
 
 
 def _in_shared(
     machine: Machine, site: Site, tile: Tile, descriptor: int, thread: int, known: Offsets | None
 ) -> _InShared:
     """A factor in shared memory; its units, if nothing can be wrong with them, are known."""
+    if known is not None and not machine.unit(Flights).followed:
+        return _InShared(tile, known)
     own: Threads = np.array([thread])
     units = checked_units(machine, site, tile, [descriptor], own)[0] if known is None else known
     judge_units(machine, site, tile, units[None], own)
@@ -325,7 +337,7 @@ def _in_shared(
 
 def _left_in_tensor(machine: Machine, site: Site, product: Product, at: int, thread: int) -> _InTensor:
     group, first = int(machine.group[thread]), at & 0xFFFF
-    if first + _WORDS > COLUMNS or _rows(product, 0, at)[-1] >= TENSOR_LANES:
+    if not _fits(product, at, _WORDS):
         message = f"a factor of {_WORDS} columns at {first} of tensor memory"
         raise Fault(Finding(Kind.OUT_OF_BOUNDS, message, site, machine.place(thread)))
     return _InTensor(_rows(product, group, at), Range(group, first, first + _WORDS))

@@ -40,11 +40,9 @@ class Terms:
 
     def within(self, part: tuple[slice, slice]) -> Terms:
         """Some of the first two axes behind the depth; all where there is one."""
-        index = (
-            slice(None),
-            *(which if size > 1 else slice(None) for which, size in zip(part, self.values.shape[1:3])),
-        )
-        return Terms(self.values[index], self.exponents[index])
+        sizes = self.values.shape[1:3]
+        first, second = (which if size > 1 else slice(None) for which, size in zip(part, sizes, strict=True))
+        return Terms(self.values[:, first, second], self.exponents[:, first, second])
 
     def turned(self) -> Terms:
         """``[depth, batch, rows]``, or back."""

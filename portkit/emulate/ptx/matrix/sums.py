@@ -55,7 +55,7 @@ class Model:
         return Model(self.group, self.fraction, Result.F16)
 
 
-_BLOCK = 1 << 17
+_BLOCK = 1 << 18
 """Products that are worked on at once, so that they stay in the cache."""
 
 _BUFFER = 1024
