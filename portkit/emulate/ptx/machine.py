@@ -177,7 +177,7 @@ class Machine:
 
     def choose(self, which: Mask) -> None:
         """Make these threads the ones that the next steps act on."""
-        self.select_threads(np.flatnonzero(which))
+        self.select_threads(which.nonzero()[0])
 
     def select_threads(self, which: Threads) -> None:
         """As ``choose``, by their numbers in ascending order."""
@@ -204,7 +204,7 @@ class Machine:
         if count == mask.size:
             step(self)
         elif count:
-            which = np.flatnonzero(mask)
+            (which,) = mask.nonzero()
             if not isinstance(self.select, slice):
                 which = self.select[which]
             self.acting(which, lambda: step(self))
@@ -267,7 +267,7 @@ class Machine:
     def part(self, targets: Array) -> None:
         """Send each selected thread to an instruction of its own."""
         first = int(targets[0])
-        if (targets == first).all():
+        if np.count_nonzero(targets == first) == targets.size:
             self.go(first)
         else:
             self.uniform = None

@@ -77,7 +77,7 @@ class Flights:
         if not access.at.size:  # such as a box that lies outside its tensor
             return
         met = self._writers_of(access.at, access.size)
-        if met.any():
+        if np.count_nonzero(met):
             number = met.reshape(access.at.size, -1).max(axis=1)
             first = int(np.argmax(number != 0))
             raise _missing(self._operations[int(number[first])], "still writes", access, first)
@@ -113,9 +113,9 @@ class Flights:
 
     def quiet(self, units: Offsets) -> bool:
         """Whether the async proxy may read units, no matter for whom: ``check_seen`` and ``check_free`` pass them."""
-        if self._operations and self._unit_writers[units].any():
+        if self._operations and np.count_nonzero(self._unit_writers[units]):
             return False
-        return not self._unseen[units].any()
+        return not np.count_nonzero(self._unseen[units])
 
     # -- operations
 
@@ -196,7 +196,7 @@ class Flights:
         Raises:
             Fault: it does.
         """
-        if not self._unseen[units].any():
+        if not np.count_nonzero(self._unseen[units]):
             return
         thread = int(self._unseen[units].max()) - 1
         place = self.machine.place(thread)

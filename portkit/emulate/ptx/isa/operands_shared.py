@@ -7,7 +7,7 @@ Memory Descriptor".
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from portkit.emulate.ptx.matrix.formats import Format
 from portkit.emulate.ptx.matrix.layouts import Layout
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tile:
     """An operand of one instruction: its size, and which way its elements run."""
 
@@ -35,21 +35,20 @@ class Tile:
         return self.depth * self.kind.bits // 8
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - tiles are few and live as long as their programs
-    def units(self, layout: Layout) -> Array:
-        """Addresses of units of 16 bytes, in the order in which ``codes`` takes them."""
+    def units(self, descriptor: int, sm100: bool) -> Offsets | str:
+        """Addresses of units of 16 bytes, in the order in which ``codes`` takes them, or why there are none."""
+        layout = layout_of(descriptor, self.across, sm100)
+        if isinstance(layout, str):
+            return layout
         if self.across:
-            return layout.units_across(self.depth, self.rows * self.kind.bits // 8)
-        return layout.units(self.rows, self.depth_bytes)
+            return layout.units_across(self.depth, self.rows * self.kind.bits // 8).reshape(-1)
+        return layout.units(self.rows, self.depth_bytes).reshape(-1)
 
     def codes(self, words: Array) -> Array:
         """Codes ``[..., rows, depth]`` of the units' words ``[..., units, 4]``."""
         if self.across:
             return self.kind.codes(words.reshape(*words.shape[:-2], self.depth, -1)).swapaxes(-1, -2)
         return self.kind.codes(words.reshape(*words.shape[:-2], self.rows, -1))
-
-
-Decode = Callable[[int], Layout | str]
-"""A descriptor's layout, or why there is none."""
 
 
 def _field(descriptor: int, first: int, bits: int = 14) -> int:
@@ -98,23 +97,18 @@ def read_tiles(
 
 def free_units(machine: Machine, tile: Tile, descriptors: Sequence[int], threads: Threads) -> Offsets | None:
     """As ``checked_units``; None where that has something to refuse, or may have."""
-    layouts = _layouts(machine, tile, descriptors)
-    if any(isinstance(each, str) for each in layouts.values()):
-        return None
-    at, flights = _addresses(tile, descriptors, layouts), machine.unit(Flights)
-    if at.min() < 0 or at.max() > machine.shared.size - UNIT:
+    at = _addresses(machine, tile, descriptors)
+    if isinstance(at, str) or machine.shared.first_outside(at.reshape(-1), UNIT) is not None:
         return None
     units = (at + machine.shared_base[threads][:, None]) >> 4
-    return units if flights.quiet(units) else None
+    return units if machine.unit(Flights).quiet(units) else None
 
 
 def checked_units(machine: Machine, site: Site, tile: Tile, descriptors: Sequence[int], threads: Threads) -> Offsets:
     """The units ``[operands, units]`` that operands read. Arguments and errors as of ``read_tiles``."""
-    layouts = _layouts(machine, tile, descriptors)
-    for layout in layouts.values():
-        if isinstance(layout, str):
-            raise Unsupported(layout, site)
-    at = _addresses(tile, descriptors, layouts)
+    at = _addresses(machine, tile, descriptors)
+    if isinstance(at, str):
+        raise Unsupported(at, site)
     readers: Threads = np.repeat(threads, at.shape[1])
     if (first := machine.shared.first_outside(at.reshape(-1), UNIT)) is not None:
         byte, place = int(at.reshape(-1)[first]), machine.place(int(readers[first]))
@@ -142,12 +136,12 @@ def codes_of(machine: Machine, tile: Tile, units: Offsets) -> Array:
     return tile.codes(machine.shared.load(units.reshape(-1) << 4, UNIT, aligned=True).reshape(*units.shape, 4))
 
 
-def _layouts(machine: Machine, tile: Tile, descriptors: Sequence[int]) -> dict[int, Layout | str]:
+def _addresses(machine: Machine, tile: Tile, descriptors: Sequence[int]) -> Offsets | str:
+    """Of the units of each operand in its block's shared memory, one row for all where they are alike; or why not."""
     sm100 = machine.program.architecture.tensor_memory
-    return {descriptor: layout_of(descriptor, tile.across, sm100) for descriptor in set(descriptors)}
-
-
-def _addresses(tile: Tile, descriptors: Sequence[int], layouts: dict[int, Layout | str]) -> Offsets:
-    """Of the units of each operand in its block's shared memory; one row for all where they are alike."""
-    units = {each: tile.units(layout).reshape(-1) for each, layout in layouts.items() if isinstance(layout, Layout)}
-    return np.stack([units[each] for each in descriptors] if len(units) > 1 else list(units.values()))
+    units = {each: tile.units(each, sm100) for each in dict.fromkeys(descriptors)}
+    for found in units.values():
+        if isinstance(found, str):
+            return found
+    rows = list(units.values()) if len(units) == 1 else [units[each] for each in descriptors]
+    return np.stack([each for each in rows if not isinstance(each, str)])

@@ -54,7 +54,8 @@ class Terms:
 
     def spread(self, axis: int) -> Terms:
         """With one more axis, of size 1: there lies the other factor's."""
-        return Terms(np.expand_dims(self.values, axis), np.expand_dims(self.exponents, axis))
+        index = (slice(None),) * axis + (None,)
+        return Terms(self.values[index], self.exponents[index])
 
     def laid(self, batch: int, parts: Sequence[int] | None = None) -> Terms:
         """A batch of another size.
