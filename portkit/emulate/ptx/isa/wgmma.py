@@ -401,8 +401,8 @@ def _sum_of(decoder: Decoder, result: str, factors: tuple[_Factor, _Factor]) -> 
 _MOST = 8
 """Products that run as one."""
 
-_DESCRIBING = frozenset({"add", "and", "bfe", "cvt", "mad", "mov", "mul", "or", "selp", "setp", "shl", "shr", "sub", "xor"})
-    ["add", "sub", "mad", "mul", "and", "or", "xor", "shl", "shr", "bfe", "cvt", "mov", "selp", "setp"]
+_DESCRIBING = frozenset(
+    {"add", "and", "bfe", "cvt", "mad", "mov", "mul", "or", "selp", "setp", "shl", "shr", "sub", "xor"}
 )
 """Opcodes of what descriptors and predicates are computed with: they change registers alone, and can't fail."""
 
