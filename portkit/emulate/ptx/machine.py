@@ -70,9 +70,9 @@ class Views(dict[Type, list[Array]]):
         return self._whole[kind]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class Access:
-    """Bytes that one instruction touches, as a checker sees them.
+    """Bytes that one instruction touches, as a checker sees them; nobody changes it.
 
     ``at`` has one offset an access: into the arena for global memory, into the chunk's array for shared memory.
     """
@@ -211,8 +211,8 @@ class Machine:
 
     @property
     def selected(self) -> Threads:
-        """Numbers of the selected threads."""
-        return self.every[self.select]
+        """Numbers of the selected threads; ``every`` itself where these are all."""
+        return self.every if isinstance(self.select, slice) else self.select
 
     def spread(self, value: Array) -> Array:
         """A value as ``[selected threads]``."""
@@ -394,7 +394,7 @@ class Machine:
             message = f"{size} bytes at {at[first]} of {self.shared.size} bytes of shared memory"
             place = self.place(int(own[first]))
             raise Fault(Finding(Kind.SHARED_OUT_OF_BOUNDS, message, site, place, int(at[first]), "shared"))
-        return at + self.shared_base[own]
+        return at + (self.shared_base if own is self.every else self.shared_base[own])
 
     def _in_local(self, site: Site, at: Offsets, size: int, own: Threads) -> Offsets:
         if (first := self.local.first_outside(at, size)) is not None:

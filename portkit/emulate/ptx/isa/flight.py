@@ -29,6 +29,10 @@ _WORD = 4
 """Bytes of the smallest copy: neighbours may belong to other stages of a pipeline."""
 
 
+_BARRIERS, _THREAD = 32, (1 << 32) - 1
+"""A tag of a write is its thread + 1, and above that how many barriers its block had passed."""
+
+
 @dataclass(frozen=True)
 class Operation:
     """One that has not ended."""
@@ -47,9 +51,9 @@ class Flights:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         units = machine.shared.bytes.size // UNIT
-        self._unseen: NDArray[np.int32] = np.zeros(units, np.int32)  # thread + 1 whose write awaits a proxy fence
-        self._written: NDArray[np.int32] = np.zeros(units, np.int32)  # barriers that its block had passed by then
-        self._passed: NDArray[np.int32] = np.zeros(len(machine.groups), np.int32)
+        self._unseen: NDArray[np.int64] = np.zeros(units, np.int64)  # tag of a write that awaits a proxy fence
+        self._passed: NDArray[np.int64] = np.zeros(len(machine.groups), np.int64)  # barriers, by block
+        self._tags: NDArray[np.int64] | None = None  # of each thread's writes; None: a barrier has changed them
         self._reads: dict[int, Offsets] = {}  # units that operations read, by the identity of their array
         self._read: Mask | None = None  # those units, as far as somebody has asked since they changed
         self._writers: NDArray[np.int32] = np.zeros(units * UNIT // _WORD, np.int32)  # by word: who writes it
@@ -173,18 +177,20 @@ class Flights:
         for group in np.unique(machine.group[machine.select]):
             part = slice(group * machine.shared.stride >> _SHIFT, (group + 1) * machine.shared.stride >> _SHIFT)
             unseen = self._unseen[part]
-            unseen[mine[unseen] | (self._written[part] < self._passed[group])] = 0
+            unseen[mine[unseen & _THREAD] | (unseen >> _BARRIERS < self._passed[group])] = 0
 
     def synchronised(self, group: int) -> None:
         """A block has passed a barrier."""
         self._passed[group] += 1
+        self._tags = None
         if self._ordered:
             self._ordered(group)
 
     def wrote_generic(self, units: Offsets, threads: Threads) -> None:
         """Threads have written units, which the async proxy sees behind a fence."""
-        self._unseen[units] = threads + 1
-        self._written[units] = self._passed[self.machine.group[threads]]
+        if self._tags is None:
+            self._tags = (self._passed << _BARRIERS)[self.machine.group] | (self.machine.every + 1)
+        self._unseen[units] = self._tags if threads is self.machine.every else self._tags[threads]
 
     def fenced(self, units: Offsets) -> None:
         """Count units as written by the async proxy itself."""
@@ -198,7 +204,7 @@ class Flights:
         """
         if not np.count_nonzero(self._unseen[units]):
             return
-        thread = int(self._unseen[units].max()) - 1
+        thread = int((self._unseen[units] & _THREAD).max()) - 1
         place = self.machine.place(thread)
         message = f"the async proxy {does} shared memory that a thread wrote without fence.proxy.async"
         raise Fault(Finding(Kind.MISSING_WAIT, message, site, place, buffer="shared"))
