@@ -44,8 +44,18 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     total = np.asarray(product + addend)
     risky = (total.view(np.int64) & 0x1FFF_FFFF) == _HALF_OF_FLOAT32
     risky |= np.abs(total) < SMALLEST_NORMAL
-    if risky.any() and (risky := risky & (total != 0)).any():  # a zero is exact
+    if np.count_nonzero(risky) and (risky := risky & (total != 0)).any():  # a zero is exact
         total = to_odd(total, _lost(product, addend, total), risky)
+    return total.astype(np.float32)
+
+
+def fma32_normal(a: Array, b: Array, c: Array) -> Array:
+    """As ``fma32``, where results below the normal numbers are flushed anyway: they may be a unit off."""
+    product = np.asarray(np.multiply(a, b, dtype=np.float64))
+    total = np.asarray(product + c)
+    risky = (total.view(np.int64) & 0x1FFF_FFFF) == _HALF_OF_FLOAT32
+    if np.count_nonzero(risky):
+        total = to_odd(total, _lost(product, np.asarray(c, np.float64), total), risky)
     return total.astype(np.float32)
 
 
@@ -138,8 +148,16 @@ def flush(x: Array) -> Array:
     x = np.asarray(x, np.float32)
     if not x.ndim and not abs(float(x)) < SMALLEST_NORMAL:  # a constant, mostly
         return x
-    small = np.abs(x) < SMALLEST_NORMAL
-    return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
+    size = np.abs(x)
+    small = size < SMALLEST_NORMAL
+    if not np.count_nonzero(small) or not np.count_nonzero(np.logical_and(small, size, out=small)):  # as zeros are
+        return x
+    return np.where(small, np.copysign(np.float32(0), x), x)
+
+
+def all_above_tiny(x: Array) -> bool:
+    """Whether all float32 are numbers larger than the smallest normal one."""
+    return bool(np.minimum.reduce(np.abs(x), axis=None, initial=np.inf) > SMALLEST_NORMAL)
 
 
 def approximate(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
