@@ -99,6 +99,8 @@ def words_of(values: Sequence[Array], kind: Type, count: int) -> Words:
     raw = RAW[kind.bits].dtype
     if kind.bytes <= 4 and len(values) == 1 and values[0].ndim == 1:
         return values[0].view(raw).astype(np.uint32, copy=False)[:, None]
+    if kind.bytes == 8 and len(values) == 1 and values[0].shape == (count,):
+        return np.ascontiguousarray(values[0]).view(np.uint32).reshape(count, 2)
     table: Array = np.empty((count, len(values)), raw)
     for column, value in enumerate(values):
         table[:, column] = np.asarray(value).view(raw)
