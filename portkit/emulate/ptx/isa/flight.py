@@ -91,12 +91,16 @@ class Flights:
         whole = size == UNIT and not low_bits(at)
         return self._unit_writers[at >> _SHIFT] if whole else self._writers[_words(at, size)]
 
-    def _refuse_read(self, units: Offsets, access: Access) -> None:
+    def _read_units(self) -> Mask:
+        """By unit, whether an operation may still read it."""
         if self._read is None:
             self._read = np.zeros(self._unseen.size, np.bool_)
             for each in self._reads.values():
                 self._read[each] = True
-        met = self._read[units]
+        return self._read
+
+    def _refuse_read(self, units: Offsets, access: Access) -> None:
+        met = self._read_units()[units]
         if met.any() and self._last_reader:
             raise _missing(self._last_reader, "may still read", access, int(np.argmax(met)))
 
@@ -115,8 +119,10 @@ class Flights:
         """Whether operations may still read something."""
         return bool(self._reads)
 
-    def quiet(self, units: Offsets) -> bool:
-        """Whether the async proxy may read units, no matter for whom: ``check_seen`` and ``check_free`` pass them."""
+    def quiet(self, units: Offsets, *, write: bool = False) -> bool:
+        """Whether the async proxy may read units, or write them: ``check_seen`` and ``check_free`` pass them."""
+        if write and self._reads and np.count_nonzero(self._read_units()[units]):
+            return False
         if self._operations and np.count_nonzero(self._unit_writers[units]):
             return False
         return not np.count_nonzero(self._unseen[units])
