@@ -194,10 +194,16 @@ def _source_words(machine: Machine, site: Site, at: Offsets, size: int, given: R
     if given is None:
         return machine.load(site, Space.GLOBAL, at, size)
     count = machine.spread(given(machine))
-    if (count == size).all():
+    given_whole = count >= size
+    whole = np.count_nonzero(given_whole)
+    if whole == count.size:
         return machine.load(site, Space.GLOBAL, at, size)
     words: Words = np.zeros((at.size, size // 4), np.uint32)
     own = machine.selected
+    if whole == np.count_nonzero(count):  # the others are given nothing, as mostly
+        if whole:
+            words[given_whole] = machine.load(site, Space.GLOBAL, at[given_whole], size, own[given_whole])
+        return words
     for each in np.unique(np.minimum(count, size)):
         which = np.flatnonzero(np.minimum(count, size) == each)
         if each:

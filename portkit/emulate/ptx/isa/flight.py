@@ -56,8 +56,8 @@ class Flights:
         self._tags: NDArray[np.int64] | None = None  # of each thread's writes; None: a barrier has changed them
         self._reads: dict[int, Offsets] = {}  # units that operations read, by the identity of their array
         self._read: Mask | None = None  # those units, as far as somebody has asked since they changed
-        self._writers: NDArray[np.int32] = np.zeros(units * UNIT // _WORD, np.int32)  # by word: who writes it
-        self._unit_writers = self._writers.reshape(units, -1)  # the same by unit
+        self._writers: NDArray[np.int32] = np.zeros(units, np.int32)  # by unit: the operation that writes it
+        self._by_word = False  # whether they are by word instead, since an operation has written less than a unit
         self._operations: dict[int, Operation] = {}
         self._count = 0
         self._last_reader: Operation | None = None
@@ -87,9 +87,18 @@ class Flights:
             raise _missing(self._operations[int(number[first])], "still writes", access, first)
 
     def _writers_of(self, at: Offsets, size: int) -> NDArray[np.int32]:
-        """Who writes the words of accesses; those of whole units lie side by side."""
-        whole = size == UNIT and not low_bits(at)
-        return self._unit_writers[at >> _SHIFT] if whole else self._writers[_words(at, size)]
+        """Who writes the units or words of accesses, one row an access where there are several."""
+        writers, cells = self._cells(at, size)
+        return writers[cells]
+
+    def _cells(self, at: Offsets, size: int) -> tuple[NDArray[np.int32], Offsets]:
+        """Writers as an array, and the places of accesses in it."""
+        if not self._by_word:
+            return self._writers, at >> _SHIFT
+        if size == UNIT and not low_bits(at.reshape(-1)):
+            return self._writers.reshape(-1, UNIT // _WORD), at >> _SHIFT
+        first = at >> 2
+        return self._writers, first if size <= _WORD else first[..., None] + np.arange(size // _WORD)
 
     def _read_units(self) -> Mask:
         """By unit, whether an operation may still read it."""
@@ -123,7 +132,7 @@ class Flights:
         """Whether the async proxy may read units, or write them: ``check_seen`` and ``check_free`` pass them."""
         if write and self._reads and np.count_nonzero(self._read_units()[units]):
             return False
-        if self._operations and np.count_nonzero(self._unit_writers[units]):
+        if self._operations and np.count_nonzero(self._writers_of(units << _SHIFT, UNIT)):
             return False
         return not np.count_nonzero(self._unseen[units])
 
@@ -133,23 +142,18 @@ class Flights:
         """Begin to write ``size`` bytes at each of some offsets; gives the number by which it ends."""
         self._count += 1
         self._operations[self._count] = operation
-        if size == UNIT and not low_bits(places):
-            self._unit_writers[places >> _SHIFT] = self._count
-        else:
-            self._writers[_words(places, size)] = self._count
+        if not self._by_word and (size != UNIT or low_bits(places)):
+            self._writers, self._by_word = np.repeat(self._writers, UNIT // _WORD), True
+        writers, cells = self._cells(places, size)
+        writers[cells] = self._count
         return self._count
 
     def wrote(self, number: int | np.int32 | NDArray[np.int32], places: Offsets, size: int) -> None:
         """An operation has written these of its bytes, or each place's operation has; others may still be out."""
-        numbers = np.asarray(number).reshape(-1, 1)
-        if size == UNIT and not low_bits(places):
-            units = places >> _SHIFT
-            writers = self._unit_writers[units]
-            self._unit_writers[units] = np.where(writers == numbers, np.int32(0), writers)
-            return
-        words = _words(places, size).reshape(places.size, -1)
-        own = words[self._writers[words] == numbers]
-        self._writers[own] = 0
+        writers, cells = self._cells(places, size)
+        before = writers[cells]
+        numbers = np.reshape(number, (-1, *(1,) * (before.ndim - 1)))
+        writers[cells] = np.where(before == numbers, np.int32(0), before)
 
     def ended(self, number: int) -> None:
         """Nothing of an operation is out."""
@@ -238,12 +242,6 @@ class Flights:
         """
         if self._reads:
             self._refuse_read(access.at >> _SHIFT, access)
-
-
-def _words(at: Offsets, size: int) -> Offsets:
-    """Words that accesses touch, one row an access where there are several."""
-    first = at >> 2
-    return first if size <= _WORD else first[:, None] + np.arange(size // _WORD)
 
 
 def _missing(operation: Operation, does: str, access: Access, which: int) -> Fault:
