@@ -23,6 +23,9 @@ from portkit.emulate.ptx.machine import LANES, PARKED, SLEEPING, Machine, Mask
 from portkit.emulate.ptx.program import Program
 from portkit.emulate.ptx.together import arranged
 
+_NOWHERE = np.iinfo(np.int64).max
+"""A program counter behind all others."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -162,9 +165,9 @@ class Runner:
         last = schedule.turns
         if schedule.order is Order.CONVERGED and not last:
             schedule.picks += 1
-            at = int(np.minimum.reduce(machine.pc, where=ready, initial=np.iinfo(np.int64).max))
+            at = int(np.minimum.reduce(np.where(ready, machine.pc, _NOWHERE)))
             return ready & (machine.pc == at), at
-        outside = -1 if last else np.iinfo(np.int64).max
+        outside = -1 if last else _NOWHERE
         pc = np.where(ready, machine.pc, outside).reshape(-1, LANES)
         of_warp = pc.max(axis=1) if last else pc.min(axis=1)
         warps = schedule.pick(ready.reshape(-1, LANES).any(axis=1), of_warp, machine.per_group // LANES)

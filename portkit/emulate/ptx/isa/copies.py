@@ -26,9 +26,9 @@ from portkit.emulate.ptx.types import Type
 _SECTION = "Data Movement and Conversion Instructions"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class _Copy:
-    """What one execution of a cp.async has under way."""
+    """What one execution of a cp.async has under way; nobody changes it."""
 
     site: Site
     number: int  # of the flight
@@ -61,15 +61,15 @@ class Copies:
         self.out: list[_Copy] = []
         self._open: NDArray[np.int64] | None = None  # groups of copies that all threads made since the last commit
 
-    def issue(self, site: Site, at: Offsets, size: int, words: Words) -> None:
+    def issue(self, operation: Operation, at: Offsets, size: int, words: Words) -> None:
         """Begin copies of the selected threads, to addresses in shared memory."""
-        machine, own = self.machine, self.machine.selected
+        machine, own, site = self.machine, self.machine.selected, operation.site
         _, places = machine.locate(site, Space.SHARED, at, size, own)
         if self.flights.followed or self.flights.reading:
             access = Access(site, places, size, machine, own, write=True, words=words)
             self.flights.check_unread(access)
             self.flights.judge(access)
-        number = self.flights.writes(Operation(site, "cp.async"), places, size)
+        number = self.flights.writes(operation, places, size)
         self.out.append(_Copy(site, number, own, self._groups(), places, size, words))
 
     def _groups(self) -> NDArray[np.int64]:
@@ -173,10 +173,11 @@ def _copy(decoder: Decoder) -> Step:
     size = _size(decoder, operands[2])
     given = decoder.read(operands[3], Type.U32) if len(operands) > 3 else None
     site = decoder.site
+    operation = Operation(site, "cp.async")
 
     def step(machine: Machine) -> None:
         words = _source_words(machine, site, source(machine), size, given)
-        machine.unit(Copies).issue(site, target(machine), size, words)
+        machine.unit(Copies).issue(operation, target(machine), size, words)
 
     return step
 

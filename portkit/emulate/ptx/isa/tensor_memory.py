@@ -235,8 +235,9 @@ class TensorMemory:
         for stored in self.blocks[group].stores:
             if any(stored.range.meets(each) for each in (*touched, issued.writes)):
                 raise self._missing(issued.site, issued.thread, "used", "a store", "tcgen05.wait::st", stored.site)
+        operation = Operation(issued.site, "tcgen05")
         for units in issued.units:
-            self.flights.reads(Operation(issued.site, "tcgen05"), units)
+            self.flights.reads(operation, units)
         self.blocks[group].queue.append(issued)
 
     def commit(self, thread: int, arrive: Callable[[], None]) -> Commit:

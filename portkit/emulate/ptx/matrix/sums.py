@@ -243,12 +243,17 @@ def _range(exponents: Array) -> tuple[int, int]:
 
 def _group(left: Terms, right: Terms, addend: Array, model: Model, way: _Way) -> Array:
     """Of one group of products."""
+    if left.values.shape[0] * addend.size <= _BLOCK:
+        return _part(left, right, addend, model, way)
     result = np.empty(addend.shape, addend.dtype)
     for part in _parts(left.values.shape[0], addend.shape):
-        x, y, c = left.within(part), right.within(part), addend[part]
-        narrow = _narrow(x, y, c, model, way) if way.narrow else None
-        result[part] = _any(x, y, c, model, way) if narrow is None else narrow
+        result[part] = _part(left.within(part), right.within(part), addend[part], model, way)
     return result
+
+
+def _part(left: Terms, right: Terms, addend: Array, model: Model, way: _Way) -> Array:
+    narrow = _narrow(left, right, addend, model, way) if way.narrow else None
+    return _any(left, right, addend, model, way) if narrow is None else narrow
 
 
 def _parts(depth: int, shape: tuple[int, ...]) -> Iterator[tuple[slice, slice]]:
