@@ -203,13 +203,16 @@ def exponent(x: Array) -> Array:
 
 
 def _zeros_by_sign(result: Array, a: Array, b: Array, both_negative: bool) -> Array:
-    """Result with the sign of zero settled where both operands are zeros."""
+    """Result with the sign of zero settled where both operands are zeros: their sum is -0 where both are."""
     zeros = (a == 0) & (b == 0)
     if not np.count_nonzero(zeros):
         return result
-    negative = np.signbit(a) & np.signbit(b) if both_negative else np.signbit(a) | np.signbit(b)
-    signed = np.copysign(np.zeros((), result.dtype), np.where(negative, -1.0, 1.0).astype(result.dtype))
-    return np.where(zeros, signed, result)
+    result = np.asarray(result)
+    if both_negative:
+        return np.asarray(np.add(a, b, out=result, where=zeros))
+    return np.asarray(
+        np.negative(np.add(np.negative(a), np.negative(b), out=result, where=zeros), out=result, where=zeros)
+    )
 
 
 def _number_of(a: Array, b: Array, chosen: Array) -> Array:

@@ -289,11 +289,16 @@ class TensorMemory:
 
     def wait_stores(self, warps: set[int]) -> None:
         """End the stores of warps."""
+        ended: list[Stored] = []
         for block in self.blocks:
-            for stored in block.stores:
-                if stored.thread // LANES in warps:
-                    self.store_rows(stored.rows, stored.first, stored.words)
+            ended += [stored for stored in block.stores if stored.thread // LANES in warps]
             block.stores = [stored for stored in block.stores if stored.thread // LANES not in warps]
+        for _, alike in itertools.groupby(ended, lambda stored: stored.words.shape[-1]):
+            found = list(alike)
+            rows, first, words = (
+                np.stack([getattr(stored, each) for stored in found]) for each in ("rows", "first", "words")
+            )
+            self.store_rows(rows, first, words)
 
     def finish(self) -> None:
         """At the end of the blocks: what is still allocated is lost to others."""
