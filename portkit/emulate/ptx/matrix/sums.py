@@ -76,9 +76,9 @@ _BIAS = 127
 _LEAST = _BIAS - 90
 """A biased exponent that stands for all that are smaller, beside products of narrow exponents."""
 
-_MANTISSA = 23
-_EXPONENT = np.uint32(0xFF << _MANTISSA)
-_LOWEST, _HIGHEST = np.uint32(_LEAST << _MANTISSA), np.uint32(_BIAS + _NARROW << _MANTISSA)
+_MANTISSA = np.uint32(23)
+_EXPONENT = np.uint32(0xFF << 23)
+_LOWEST, _HIGHEST = np.uint32(_LEAST << 23), np.uint32(_BIAS + _NARROW << 23)
 """Where float32 has its exponent, and the bounds of narrow ones there."""
 
 _POWERS = np.ldexp(1.0, np.arange(-1074, 1024))
@@ -167,11 +167,13 @@ class _Way:
         finite: whether all factors are.
         narrow: whether float32 holds all products, scaled.
         largest: exponents of A and of B from which theirs are counted in 8 bits; None where that does not hold them.
+        zeros: whether a factor may be zero.
     """
 
     finite: bool
     narrow: bool
     largest: tuple[int, int] | None
+    zeros: bool
 
     def factor(self, terms: Terms, which: int) -> Terms:
         """A (0) or B (1) with exponents as ``tops`` takes them."""
@@ -192,8 +194,14 @@ class _Way:
         """As ``tops``, where float32 has its exponent: uint32, 0 of zeros."""
         top = np.maximum.reduce(sums, axis=0)
         if self.largest is None:
-            return _shifted_tops(top)
-        return _near_narrow_tops(sum(self.largest)).take(top.view(np.uint8))
+            biased = np.where(top < -_FAR, 0, top.astype(np.int32) + _BIAS)
+            return biased.astype(np.uint32) << _MANTISSA
+        found: Array = top.astype(np.uint32)
+        found += np.uint32(sum(self.largest) + _BIAS)
+        found <<= _MANTISSA
+        if self.zeros:
+            np.copyto(found, np.uint32(0), where=top < -2 * _SPAN)
+        return found
 
 
 _SPAN, _ABSENT = 31, 64
@@ -210,23 +218,14 @@ def _near_tops(base: int) -> Array:
     return np.where(near < -2 * _SPAN, np.int32(_FAR_BELOW), near + np.int32(base))
 
 
-@functools.lru_cache(maxsize=1024)
-def _near_narrow_tops(base: int) -> Array:
-    return _shifted_tops(_near_tops(base))
-
-
-def _shifted_tops(top: Array) -> Array:
-    biased = np.where(top < -_FAR, 0, top.astype(np.int32) + _BIAS)
-    return biased.astype(np.uint32) << _MANTISSA
-
-
 def _way(a: Terms, b: Terms, model: Model) -> _Way:
     finite = bool(np.isfinite(a.values).all() and np.isfinite(b.values).all())
     ranges = _range(a.exponents), _range(b.exponents)
     low, high = (sum(each) for each in zip(*ranges, strict=True))
     narrow = finite and model.result is not Result.F16 and low >= -_NARROW and high <= _NARROW
     close = all(top - bottom <= _SPAN for bottom, top in ranges)
-    return _Way(finite, narrow, (ranges[0][1], ranges[1][1]) if close else None)
+    zeros = any(each.exponents.min(initial=0) == NOTHING for each in (a, b))
+    return _Way(finite, narrow, (ranges[0][1], ranges[1][1]) if close else None, zeros)
 
 
 def _range(exponents: Array) -> tuple[int, int]:
@@ -301,18 +300,25 @@ def _narrow(left: Terms, right: Terms, addend: Array, model: Model, way: _Way) -
         if addend[top < _LOWEST].any():
             return None
         np.maximum(top, _LOWEST, out=top)
-    scale = (np.uint32(2 * _BIAS + model.fraction << _MANTISSA) - top).view(np.float32)
-    shape = (left.values.shape[0], *addend.shape)
-    products = np.multiply(left.values, right.values, out=_SCRATCH.of(np.float32, shape))
+    scale = (np.uint32(2 * _BIAS + model.fraction << 23) - top).view(np.float32)
+    products = _products(left.values, right.values, addend.shape)
     products *= scale
     exact = _total(products, model).astype(np.float64)
     exact += np.trunc(np.multiply(addend, scale, out=scale), out=scale)
     bits = exact.view(np.uint64)
     bits &= _kept(model)
     result = exact.astype(np.float32)
-    top -= np.uint32(model.fraction << _MANTISSA)
+    top -= np.uint32(model.fraction << 23)
     result *= top.view(np.float32)
     return result
+
+
+def _products(left: Array, right: Array, shape: tuple[int, ...]) -> Array:
+    """Products as float32; the sign of a zero is lost."""
+    out = _SCRATCH.of(np.float32, (left.shape[0], *shape))
+    if left.shape[-1] == 1:  # one number times many, where einsum is faster
+        return np.einsum("dabc,dabc->dabc", left, right, out=out)
+    return np.multiply(left, right, out=out)
 
 
 def _any(left: Terms, right: Terms, addend: Array, model: Model, way: _Way) -> Array:
