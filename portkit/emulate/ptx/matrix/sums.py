@@ -55,7 +55,7 @@ class Model:
         return Model(self.group, self.fraction, Result.F16)
 
 
-_BLOCK = 1 << 18
+_BLOCK = 1 << 19
 """Products that are worked on at once, so that they stay in the cache."""
 
 _BUFFER = 1024
@@ -342,8 +342,9 @@ def _total(scaled: Array, model: Model) -> Array:
     """Sum over the first axis of products cut to whole numbers, each below 2^(fraction + 2)."""
     cut = _SCRATCH.of(np.int32, scaled.shape)
     np.copyto(cut, scaled, casting="unsafe")
-    enough = scaled.shape[0] << (model.fraction + 2) <= 1 << 31
-    return np.add.reduce(cut, axis=0, dtype=np.int32 if enough else np.int64)
+    most = (1 << 31) >> (model.fraction + 2)  # of which 32 bits hold the sum
+    sums = [np.add.reduce(cut[start : start + most], axis=0, dtype=np.int32) for start in range(0, len(cut), most)]
+    return functools.reduce(lambda one, other: np.add(one, other, dtype=np.int64), sums)
 
 
 def _whole(addend: Array, shift: Array) -> Array:
