@@ -298,16 +298,19 @@ class Machine:
     def read_all(self, kind: Type, rows: Rows) -> Array:
         """``[registers, selected threads]``; a view where they lie side by side and all threads are selected."""
         found = self.rows.whole(kind)[rows]
-        return found if self.all else found[:, self.select]
+        return found if isinstance(self.select, slice) else found.take(self.select, axis=1)
 
     def write_all(self, kind: Type, rows: Rows, values: Array) -> None:
         """Write the selected threads, from ``[registers, selected threads]``."""
         file = self.rows.whole(kind)
         if self.all:
             file[rows] = values
-        else:
-            numbers = np.arange(file.shape[0])[rows]
-            file[numbers[:, None], self.select] = values
+            return
+        numbers = range(file.shape[0])[rows] if isinstance(rows, slice) else rows.tolist()
+        shape = len(numbers), self.count
+        whole = values if np.shape(values) == shape else np.broadcast_to(values, shape)
+        for number, value in zip(numbers, whole, strict=True):
+            file[number][self.select] = value
 
     def write(self, kind: Type, index: int, value: Array) -> None:
         """Write the selected threads, from ``[selected threads]`` or one value."""
