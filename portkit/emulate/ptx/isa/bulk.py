@@ -154,7 +154,7 @@ def _words(octets: Bytes) -> Array:
 def load(machine: Machine, site: Site, tensor: TensorMap, pieces: Pieces, thread: int, barrier: int) -> None:
     """Issue a copy into shared memory; ``barrier`` is the offset of its mbarrier in the chunk."""
     inside = np.flatnonzero(pieces.inside)
-    if inside.size == pieces.inside.size:
+    if 0 < inside.size == pieces.inside.size:
         words = machine.load(site, Space.GLOBAL, pieces.addresses, pieces.size, np.full(inside.size, thread))
         octets = _octets(words, pieces.size)
     else:
