@@ -322,6 +322,14 @@ def test_a_tensor_reduction_combines(name, function):
     assert np.array_equal(target, function(before, values.reshape(16, 8)))
 
 
+def test_a_box_of_no_elements_brings_no_bytes():
+    lines = "mov.u32 %r70, 0; mov.u32 %r71, 0;\n@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r63], 512;\n"
+    kernel, buffers = tensor_launch(
+        lines + f"@%p0 {BULK}\n" + WAIT, matrix_map(20, 32, (0, 16)), empty(128), random_words(20, 32)
+    )
+    finds(kernel, "deadlock", *buffers)
+
+
 def test_multicast_is_refused():
     lines = "mov.u32 %r70, 0; mov.u32 %r71, 0; mov.u16 %h0, 3;\n"
     op = BULK.replace("bytes [", "bytes.multicast::cluster [").replace("[%r63];", "[%r63], %h0;")
