@@ -316,7 +316,7 @@ def _narrow(left: Terms, right: Terms, addend: Array, model: Model, way: _Way) -
 def _products(left: Array, right: Array, shape: tuple[int, ...]) -> Array:
     """Products as float32; the sign of a zero is lost."""
     out = _SCRATCH.of(np.float32, (left.shape[0], *shape))
-    if left.shape[-1] == 1:  # one number times many, where einsum is faster
+    if left.shape[-1] == 1 and left.dtype == right.dtype == np.float32:  # one number times many: einsum is faster
         return np.einsum("dabc,dabc->dabc", left, right, out=out)
     return np.multiply(left, right, out=out)
 
