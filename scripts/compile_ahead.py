@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -82,10 +83,17 @@ def tasks(prepared: Prepared, options: argparse.Namespace) -> list[Task]:
 
 
 def jobs(prepared: Prepared, options: argparse.Namespace) -> list[Job]:
-    """Builds, a job a shape and dtype of each case."""
+    """Builds, a job a shape and dtype of each case, the first of each kind before the second of any.
+
+    Jobs of a kind build the same input families: side by side, each of them would.
+    """
     grouped: dict[Cell, list[Cell]] = {}
     for cell in _cells(prepared, options, Evidence.COMPILED):
         grouped.setdefault(replace(cell, variant=""), []).append(cell)
+    by_kind: dict[tuple[str, Direction, str], list[list[Cell]]] = {}
+    for cell, cells in grouped.items():
+        by_kind.setdefault((cell.case, cell.direction, cell.dtype), []).append(cells)
+    in_turn = (cells for turn in zip_longest(*by_kind.values()) for cells in turn if cells)
     return [
         Job(
             Evidence.COMPILED,
@@ -93,7 +101,7 @@ def jobs(prepared: Prepared, options: argparse.Namespace) -> list[Job]:
             tuple(cells),
             prepared.targets[cells[0].target],
         )
-        for cells in grouped.values()
+        for cells in in_turn
     ]
 
 

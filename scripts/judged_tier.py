@@ -149,7 +149,7 @@ def has_word(words: Iterable[str], cell: Cell) -> bool:
 
 def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until: float) -> None:
     """Judge cells until the time is over, of the monotonic clock, and add each verdict to the table."""
-    from judging import CONTEXT, Judges, Queue, grouped  # noqa: PLC0415 - loads PyTorch and Triton
+    from judging import CONTEXT, GIB, Judges, Queue, grouped  # noqa: PLC0415 - loads PyTorch and Triton
 
     device = device_of(prepared, chosen.target)
     sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
@@ -162,7 +162,8 @@ def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until
             after = time.monotonic() - begun
             print(f"{after:8.1f} s  {cell.label(Evidence.MEASURED)}: {outcome.status}", file=sys.stderr)
 
-    room = int(0.96 * device.memory_bytes - chosen.workers * CONTEXT)
+    whole = min(0.96 * device.memory_bytes, chosen.memory * GIB)
+    room = int(whole - chosen.workers * CONTEXT)
     groups = grouped(cells, sources, partial(has_word, chosen.last))
     try:
         Judges(Queue(room), add, chosen.workers).run(groups, until - time.monotonic())
@@ -224,6 +225,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run", type=Path, metavar="TABLE", help="judge what is left; where lines are added")
     parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only cells whose label has it")
     parser.add_argument("--last", action="append", default=[], metavar="WORD", help="cells that are judged last")
+    parser.add_argument("--memory", type=float, default=math.inf, metavar="GIB", help="of the GPU, at most")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell each verdict, and when it was known")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--workers", type=int, default=cores, help="processes that judge (one a core)")
