@@ -29,11 +29,22 @@ from pathlib import Path
 
 import forked
 from tabulate import tabulate
-from tier_table import LEFT, Lines, State, add_options, counts, expected, read_lines, state_of_today, write_lines
+from tier_table import (
+    LEFT,
+    Lines,
+    State,
+    add_options,
+    counts,
+    expected,
+    keys_of,
+    read_lines,
+    state_of_today,
+    write_lines,
+)
 from told import told
 
 from portkit.errors import HostError
-from portkit.model import Cell, Device, Direction, Evidence, Outcome, PlannedCell, Status, digest
+from portkit.model import Cell, Device, Direction, Evidence, Outcome, PlannedCell, Status
 from portkit.plan.expand import Emulate, Selection
 from portkit.plan.matrix_format import parse_shape
 from portkit.run.benchmark import Prepared, prepare
@@ -99,12 +110,6 @@ def _state(planned: PlannedCell, lines: list[Line], prepared: Prepared) -> State
     every = [((line.source_hash, line.params) == now, _state_of(planned, line, prepared)) for line in lines]
     today = [state for is_today, state in every if is_today]
     return state_of_today(today[-1:], every[-1][1] if every else None, WORST_FIRST)
-
-
-def keys_of(cell: Cell, prepared: Prepared) -> tuple[str, str]:
-    """Hash of the case's source and digest of the variant's parameters, as they are today."""
-    declaration = prepared.declarations[cell.case]
-    return declaration.source_hash, digest(declaration.variants[cell.variant])
 
 
 def _state_of(planned: PlannedCell, line: Line, prepared: Prepared) -> State:
