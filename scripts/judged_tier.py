@@ -41,7 +41,7 @@ from tier_table import (
     state_of_today,
     write_lines,
 )
-from told import told
+from told import seconds, told
 
 from portkit.errors import HostError
 from portkit.model import Cell, Device, Direction, Evidence, Outcome, PlannedCell, Status
@@ -154,7 +154,7 @@ def has_word(words: Iterable[str], cell: Cell) -> bool:
 
 def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until: float) -> None:
     """Judge cells until the time is over, of the monotonic clock, and add each verdict to the table."""
-    from judging import CONTEXT, GIB, Judges, Queue, grouped  # noqa: PLC0415 - loads PyTorch and Triton
+    from judging import CONTEXT, GIB, Claims, Judges, Queue, grouped  # noqa: PLC0415 - loads PyTorch and Triton
 
     device = device_of(prepared, chosen.target)
     sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
@@ -170,8 +170,9 @@ def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until
     whole = min(0.96 * device.memory_bytes, chosen.memory * GIB)
     room = int(whole - chosen.workers * CONTEXT)
     groups = grouped(cells, sources, partial(has_word, chosen.last))
+    queue = Queue(room, Claims(chosen.beside)) if chosen.beside else Queue(room)
     try:
-        Judges(Queue(room), add, chosen.workers).run(groups, until - time.monotonic())
+        Judges(queue, add, chosen.workers, limit=chosen.limit).run(groups, until - time.monotonic())
     finally:
         lines.close()
 
@@ -231,6 +232,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only cells whose label has it")
     parser.add_argument("--last", action="append", default=[], metavar="WORD", help="cells that are judged last")
     parser.add_argument("--memory", type=float, default=math.inf, metavar="GIB", help="of the GPU, at most")
+    parser.add_argument("--limit", type=seconds, default=300.0, help="seconds a verdict may take (%(default)g)")
+    parser.add_argument(
+        "--beside", type=Path, metavar="FOLDER", help="of two runs on GPUs of one host, each judges what it names first"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="tell each verdict, and when it was known")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--workers", type=int, default=cores, help="processes that judge (one a core)")

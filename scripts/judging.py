@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection
+from pathlib import Path
 from typing import Any
 
 import forked
@@ -65,6 +66,7 @@ class Group:
     free: int  # bytes that its reference is told are free
     memory: int  # bytes that it takes at most, as far as can be told
     last: bool = False  # to be judged after all others
+    claimed: bool = False  # by this run, of several that go through the same groups
 
     @property
     def kind(self) -> Kind:
@@ -132,6 +134,26 @@ def _outputs(case: KernelCase, cell: Cell, inputs: dict[str, Any], make: InputMa
     return sum(8 * tensor.numel() for _, tensor in outputs.named), upstream
 
 
+@dataclass(frozen=True)
+class Claims:
+    """Which run judges a group, of several on this host that go through the same: the first to name it in a folder."""
+
+    folder: Path
+
+    def __call__(self, group: Group) -> bool:
+        """Whether the group is this run's."""
+        if group.claimed:
+            return True
+        self.folder.mkdir(parents=True, exist_ok=True)
+        cell = group.cells[0]
+        name = "-".join((cell.case, cell.direction.value, cell.shape_text, cell.dtype))
+        try:
+            (self.folder / name).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
 @dataclass
 class Queue:
     """Groups that are to be judged, the smallest first, and the memory that is left for them.
@@ -141,6 +163,7 @@ class Queue:
     """
 
     room: int
+    claim: Callable[[Group], bool] = lambda group: True
     waiting: list[Group] = field(default_factory=list)
     held: dict[int, Group] = field(default_factory=dict)  # process → what it judges
     kinds: dict[int, Kind] = field(default_factory=dict)  # process → what it keeps to
@@ -155,19 +178,22 @@ class Queue:
         return self.room + sum(each.memory for each in self.held.values())
 
     def take(self, process: int) -> Group | None:
-        """A group that fits, if there is one."""
+        """A group that fits and is this run's, if there is one."""
+        while chosen := self._choose(process):
+            self.waiting.remove(chosen)
+            if self.claim(chosen):
+                self.room -= chosen.memory
+                self.held[process], self.kinds[process] = replace(chosen, claimed=True), chosen.kind
+                return self.held[process]
+        return None
+
+    def _choose(self, process: int) -> Group | None:
         small = [each for each in self.waiting if each.memory <= LARGE * self.whole]
         large = [each for each in self.waiting if LARGE < each.memory / self.whole <= HUGE]
         large.sort(key=lambda each: (each.last, -each.memory))
         if small and process >= FOR_LARGE:
-            chosen = self._of_kind(process, small, kept=self.whole * HUGE if large and not self._has_large() else 0)
-        else:
-            chosen = self._first(large) or self._first(small) or (None if small or large else self._first(self.waiting))
-        if chosen:
-            self.waiting.remove(chosen)
-            self.room -= chosen.memory
-            self.held[process], self.kinds[process] = chosen, chosen.kind
-        return chosen
+            return self._of_kind(process, small, kept=self.whole * HUGE if large and not self._has_large() else 0)
+        return self._first(large) or self._first(small) or (None if small or large else self._first(self.waiting))
 
     def _has_large(self) -> bool:
         return any(each.memory > LARGE * self.whole for each in self.held.values())
@@ -218,10 +244,13 @@ class Judges:
         told: takes each verdict.
         count: of processes.
         device: of PyTorch, on which they judge.
+        limit: seconds that a verdict may take, the group's reference included; a process that takes more is ended.
     """
 
-    def __init__(self, queue: Queue, told: Told, count: int, device: str = "cuda") -> None:
-        self._queue, self._told, self._device = queue, told, device
+    def __init__(self, queue: Queue, told: Told, count: int, device: str = "cuda", *, limit: float = math.inf) -> None:
+        self._queue, self._told, self._device, self._limit = queue, told, device, limit
+        self._heard: dict[int, float] = {}  # process → when it last told something, or was given a group
+        self._unasked = 0  # processes that ended before they were given a group
         forked.begin()
         self._context = multiprocessing.get_context("forkserver")
         self._processes = dict(enumerate(self._start() for _ in range(count)))
@@ -237,7 +266,8 @@ class Judges:
                 self._give()
                 if not added and not self._queue.held:
                     return
-                self._wait(0.0 if added else until - time.monotonic())
+                self._wait(0.0 if added else min(until, self._first_limit()) - time.monotonic())
+                self._end_late()
         finally:
             for process in self._processes.values():
                 process.end()
@@ -250,6 +280,18 @@ class Judges:
             if process.connection in ready:
                 self._hear(number, process)
 
+    def _first_limit(self) -> float:
+        return min((self._heard[number] + self._limit for number in self._queue.held), default=math.inf)
+
+    def _end_late(self) -> None:
+        """End the processes whose verdict takes too long: a compiler or a kernel that hangs."""
+        for number in [each for each in self._queue.held if time.monotonic() > self._heard[each] + self._limit]:
+            process = self._processes[number]
+            if process.left:
+                late = Outcome(Status.TIMEOUT, Stage.RUN, f"no verdict within {self._limit:g} s")
+                self._told(process.left.popleft(), late)
+            self._replace(number, process)
+
     def _start(self) -> _Process:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_work, args=(theirs, self._device), daemon=True)
@@ -259,19 +301,26 @@ class Judges:
 
     def _give(self) -> None:
         """Hand a group to each process that has none."""
-        for number, process in self._processes.items():
+        for number, process in list(self._processes.items()):
             if number not in self._queue.held and (group := self._queue.take(number)):
-                process.left.extend(group.cells)
-                process.connection.send(group)
+                self._heard[number] = time.monotonic()
+                try:
+                    process.connection.send(group)
+                    process.left.extend(group.cells)
+                except (BrokenPipeError, ConnectionResetError):
+                    self._queue.give_back(number)
+                    self._queue.add(group)
+                    self._start_anew(number, _died(process))
 
     def _hear(self, number: int, process: _Process) -> None:
+        self._heard[number] = time.monotonic()
         try:
             outcome: Outcome | None = process.connection.recv()
         except (EOFError, ConnectionResetError):
-            outcome = Outcome(Status.WORKER_LOST, Stage.RUN, f"its process died, exit code {_code(process)}")
+            outcome = Outcome(Status.WORKER_LOST, Stage.RUN, _died(process))
         if number not in self._queue.held:
-            raise HostError(f"a process that judges ended before it was asked: {outcome.message if outcome else ''}")
-        if outcome is None:
+            self._start_anew(number, outcome.message if outcome else "")
+        elif outcome is None:
             self._queue.give_back(number)
         elif self._crowded(outcome, number):
             self._replace(number, process, alone=True)
@@ -280,6 +329,14 @@ class Judges:
                 self._told(process.left.popleft(), outcome)
             if outcome.status in (Status.WORKER_LOST, Status.DEVICE_FAULT):
                 self._replace(number, process)
+
+    def _start_anew(self, number: int, why: str) -> None:
+        """In place of a process that ended before it had a group, unless as many have as there are."""
+        self._unasked += 1
+        if self._unasked > len(self._processes):
+            raise HostError(f"processes that judge end before they are asked: {why}", remedy="take fewer --workers")
+        self._processes[number].end()
+        self._processes[number] = self._start()
 
     def _crowded(self, outcome: Outcome, number: int) -> bool:
         """Whether a cell found no memory that it may find once it is alone."""
@@ -297,9 +354,9 @@ class Judges:
             self._queue.add(replace(group, cells=tuple(process.left), memory=memory))
 
 
-def _code(process: _Process) -> int | None:
+def _died(process: _Process) -> str:
     process.process.join(5)
-    return process.process.exitcode
+    return f"its process died, exit code {process.process.exitcode}"
 
 
 def _work(given: connection.Connection, device: str) -> None:

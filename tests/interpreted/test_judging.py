@@ -2,6 +2,7 @@
 
 import multiprocessing
 import sys
+import time
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from portkit.errors import HostError
 from portkit.model import CaseSource, Cell, Direction, Status
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
@@ -80,6 +82,60 @@ def test_a_process_that_dies_after_its_last_outcome_is_replaced(monkeypatch):
     assert (queue.room, queue.held, verdicts) == (10, {}, [])
     assert [each.memory for each in queue.waiting] == [3]
     assert ours.closed
+
+
+def test_a_process_that_says_nothing_for_too_long_is_ended(monkeypatch):
+    verdicts, queue = [], queue_of([group(3)], 10)
+    queue.waiting[0] = replace(queue.waiting[0], cells=tuple(cells((4, 8))[:2]))
+    judges = judging.Judges(queue, lambda *told: verdicts.append(told), 0, device="cpu", limit=0.01)
+    ended, other = [], object()
+    held = SimpleNamespace(left=deque(), connection=SimpleNamespace(send=lambda group: None))
+    held.end = lambda: ended.append(True)
+    judges._processes[0] = held
+    monkeypatch.setattr(judges, "_start", lambda: other)
+    judges._give()
+    judges._end_late()
+    assert not ended
+    time.sleep(0.02)
+    judges._end_late()
+    assert ended == [True]
+    assert judges._processes == {0: other}
+    assert [(cell.variant, outcome.status) for cell, outcome in verdicts] == [("right", Status.TIMEOUT)]
+    assert [[cell.variant for cell in each.cells] for each in queue.waiting] == [["fatal"]]
+
+
+def test_processes_that_never_begin_end_the_run(monkeypatch):
+    judges = judging.Judges(queue_of([], 10), lambda *told: None, 0, device="cpu")
+
+    def died():
+        ours, theirs = multiprocessing.Pipe()
+        theirs.close()
+        process = SimpleNamespace(kill=lambda: None, join=lambda seconds=None: None, exitcode=1)
+        return judging._Process(process, ours, deque())
+
+    monkeypatch.setattr(judges, "_start", died)
+    judges._processes.update({0: died(), 1: died()})
+    with pytest.raises(HostError, match="before they are asked: its process died, exit code 1"):
+        judges.run([group(3)], 20)
+    assert [each.memory for each in judges._queue.waiting] == [3]
+
+
+def test_of_two_runs_each_judges_what_it_claims(tmp_path):
+    both = [group(1), group(2, dtype="float16"), group(3, case="b")]
+    queues = [judging.Queue(100, judging.Claims(tmp_path / "claims")) for _ in range(2)]
+    for queue in queues:
+        for each in both:
+            queue.add(each)
+    assert queues[0].take(2).memory == 1
+    taken = queues[1].take(2)
+    assert (taken.memory, taken.claimed) == (2, True)
+    assert queues[0].take(3).memory == 3
+    assert queues[1].take(3) is None
+    assert queues[1].waiting == []
+    queues[1].give_back(2)
+    queues[1].add(taken)  # of a process that died
+    assert queues[1].take(4).memory == 2
+    assert (queues[0].room, queues[1].room) == (96, 98)
 
 
 def test_a_process_keeps_to_its_kind_and_others_to_theirs():
