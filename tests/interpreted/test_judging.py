@@ -138,6 +138,15 @@ def test_of_two_runs_each_judges_what_it_claims(tmp_path):
     assert (queues[0].room, queues[1].room) == (96, 98)
 
 
+def test_an_autotuner_calls_each_configuration_twice_and_times_the_second(monkeypatch):
+    calls = []
+    monkeypatch.setattr(judging.torch.cuda, "synchronize", lambda: None)
+    times = judging.seconds_of_one_call(lambda: calls.append(time.sleep(0.2 if not calls else 0.01)), (0.5, 0.2, 0.8))
+    assert len(calls) == 2
+    assert len(times) == 3
+    assert 0.01 <= times[0] == times[2] < 0.2
+
+
 def test_a_process_keeps_to_its_kind_and_others_to_theirs():
     groups = [group(1), group(2), group(3, case="b"), group(4, dtype="float16"), group(5, case="b")]
     queue = queue_of(groups, 100)
