@@ -48,7 +48,7 @@ FOR_LARGE = 2
 """Processes that go through the large groups."""
 LARGE = 1 / 6
 """Share of the memory from which on a group is large."""
-HUGE = 1 / 2
+HUGE = 2 / 3
 """Share of the memory up to which it is, and that is kept for the next of them."""
 BLOCKING_SYNC = 4
 """``CU_CTX_SCHED_BLOCKING_SYNC``."""
@@ -160,7 +160,7 @@ class Queue:
     """Groups that are to be judged, the smallest first, and the memory that is left for them.
 
     Two processes go through the large ones, the largest first; others take those once nothing small is left.
-    What takes more than half of the memory waits for all others.
+    What takes more than two thirds of the memory waits for all others.
     """
 
     room: int

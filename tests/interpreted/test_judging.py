@@ -159,12 +159,12 @@ def test_a_process_keeps_to_its_kind_and_others_to_theirs():
 
 
 def test_some_processes_take_the_large_ones_and_what_is_huge_waits_for_all_others():
-    queue = queue_of([group(500), group(60), group(40), group(30), group(10), group(15)], 100)
+    queue = queue_of([group(500), group(70), group(40), group(30), group(10), group(15)], 100)
     assert [queue.take(process).memory for process in (0, 1, 2, 3)] == [40, 30, 10, 15]
     assert queue.take(4) is None
     for process in (0, 2, 3):
         queue.give_back(process)
-    assert queue.take(0).memory == 60
+    assert queue.take(0).memory == 70
     queue.give_back(1)
     assert queue.take(1) is None
     queue.give_back(0)
@@ -172,9 +172,9 @@ def test_some_processes_take_the_large_ones_and_what_is_huge_waits_for_all_other
 
 
 def test_small_groups_leave_room_for_a_large_one():
-    queue = queue_of([*(group(15) for _ in range(6)), group(50)], 100)
-    assert [queue.take(process) is None for process in (2, 3, 4, 5)] == [False, False, False, True]
-    assert queue.take(0).memory == 50
+    queue = queue_of([*(group(15) for _ in range(6)), group(65)], 100)
+    assert [queue.take(process) is None for process in (2, 3, 4)] == [False, False, True]
+    assert queue.take(0).memory == 65
 
 
 def test_the_last_wait_for_all_others():
