@@ -31,8 +31,6 @@ from portkit.run.neighbours.use import Use
 PYTORCH_PAGE = "https://pytorch.org/get-started/locally/"
 OLDEST_TRITON = (3, 5)
 _KEEP_BYTECODE = "unset PYTHONDONTWRITEBYTECODE; where torch may not be written to, set PYTHONPYCACHEPREFIX=FOLDER"
-    "unset PYTHONDONTWRITEBYTECODE; where torch's folder must stay as it is, set PYTHONPYCACHEPREFIX=FOLDER"
-)
 
 _COLOURS = {OK: "green", GAP: "yellow", BLOCKED: "red"}
 
