@@ -280,8 +280,8 @@ class Tolerance:
             terms: at least so many were summed into one element.
             conditioning: what inputs off by one rounding change, where that counts.
         """
-        if self.cell.dtype in self.case.limits:
-            return Limit(self.case.limits[self.cell.dtype], f"the case's own limit for {self.cell.dtype}")
+        if (own := self._own()) is not None:
+            return Limit(own, f"the case's own limit for {self.cell.dtype}")
         if not dtype.is_floating_point:
             return Limit(0.0, "exact")
         rounding, rounding_name = self._rounding(dtype, scale)
@@ -291,6 +291,11 @@ class Tolerance:
         known = "unfused not finite" if unfused_error is None else f"{UNFUSED_MULTIPLE:g} x unfused {unfused_error:.1e}"
         moved = "" if conditioning is None else f" + conditioning {conditioning:.1e}"
         return Limit(value, f"{known} + {rounding_name} {rounding:.1e} + {unit_name} {unit:.1e} x {growth:.0f}{moved}")
+
+    def _own(self) -> float | None:
+        """What the case says for this dtype and shape."""
+        own = self.case.limits.get(self.cell.dtype)
+        return own(self.cell.shape) if callable(own) else own
 
     def growth(self, terms: int = 1) -> float:
         """Roundings that a right result may be off by."""

@@ -111,6 +111,10 @@ def test_limit_with_tf32_and_of_integers_and_of_the_case():
     assert "tf32 4.9e-04 x 56" in Tolerance(case(allow_tf32=True), cell()).limit(torch.float32, 0.0, 1.0).rule
     assert Tolerance(case(), cell()).limit(torch.int32, 0.0, 1.0).value == 0.0
     assert Tolerance(case(limits={"float32": 0.01}), cell()).limit(torch.float32, 1.0, 1.0).value == 0.01
+    rule = Tolerance(case(), cell()).limit(torch.float32, 1.0, 1.0)
+    of_shapes = Tolerance(case(limits={"float32": {cell().shape: 0.02}.get}), cell())
+    assert of_shapes.limit(torch.float32, 1.0, 1.0).value == 0.02
+    assert Tolerance(case(limits={"float32": lambda shape: None}), cell()).limit(torch.float32, 1.0, 1.0) == rule
 
 
 def test_right_result_passes_with_all_controls_refused():
