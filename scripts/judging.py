@@ -372,9 +372,9 @@ def _work(given: connection.Connection, device: str) -> None:
             group: Group = given.recv()
             for outcome in judge(group, device):
                 given.send(outcome)
-            given.send(None)
             if device == "cuda":
-                torch.cuda.empty_cache()
+                torch.cuda.empty_cache()  # before the memory is another's
+            given.send(None)
 
 
 def seconds_of_one_call(call: Callable[[], object], quantiles: Sequence[float] = (), **_: object) -> list[float]:
