@@ -82,7 +82,15 @@ class Walk:
 
     num_warps: int = 16  # warps (wavefronts) of a program
     per_thread: int = 16  # 16-bit logits of a step, whole groups; of float32 half as many
+    held: str = ""  # what is asked of the cache where the last columns are read, which stay in registers
+    first: str = ""  # where the others are read by the first walk
+    second: str = ""  # and by the second
+    written: str = "evict_first"  # where gradients are written
     tuned: bool = False  # choose the warps by trial
+
+    def asked(self) -> dict[str, str]:
+        """What is asked of the cache, as the launch takes it."""
+        return {"HELD": self.held, "FIRST": self.first, "SECOND": self.second, "WRITTEN": self.written}
 
     def groups(self, logits: torch.Tensor) -> int:
         """Groups of a step, of no more columns than a row has."""
@@ -111,41 +119,40 @@ def _exp(x):
 
 
 @triton.jit
-def _sums(row_ptr, columns, at, SMOOTH: tl.constexpr):
-    """The first walk: a row's sums of exponentials and of logits, and its last columns."""
+def _sums(row_ptr, rest, columns, at, SMOOTH: tl.constexpr, FIRST: tl.constexpr):
+    """The first walk: a row's sums of exponentials and of logits. Its last columns are in registers."""
     CHUNK: tl.constexpr = at.shape[0] * at.shape[1]
     whole = columns // CHUNK * CHUNK  # steps up to there need no mask
     total = tl.zeros((at.shape[0],), dtype=tl.float32)
     plain = tl.zeros((at.shape[0],), dtype=tl.float32)
     for start in tl.range(0, whole, CHUNK, num_stages=1):
-        x = tl.load(row_ptr + start + at).to(tl.float32)
+        x = tl.load(row_ptr + start + at, eviction_policy=FIRST).to(tl.float32)
         total += tl.sum(_exp(x), axis=1)
         if SMOOTH:
             plain += tl.sum(x, axis=1)
-    within = at < columns - whole
-    rest = tl.load(row_ptr + whole + at, mask=within, other=-float("inf"))
     x = rest.to(tl.float32)
     total += tl.sum(_exp(x), axis=1)
     if SMOOTH:
-        plain += tl.sum(tl.where(within, x, 0.0), axis=1)
-    return tl.sum(total, axis=0), tl.sum(plain, axis=0), rest
+        plain += tl.sum(tl.where(at < columns - whole, x, 0.0), axis=1)
+    return tl.sum(total, axis=0), tl.sum(plain, axis=0)
 
 
 @triton.jit
-def _put(row_ptr, at, within, x, top, factor, even):
+def _put(row_ptr, at, within, x, top, factor, even, WRITTEN: tl.constexpr):
     """Write the gradient in the place of logits."""
     gradient = (_exp(x.to(tl.float32) - top) * factor - even).to(x.dtype)
-    tl.store(row_ptr + at, gradient, mask=within, eviction_policy="evict_first")
+    tl.store(row_ptr + at, gradient, mask=within, eviction_policy=WRITTEN)
 
 
 @triton.jit
-def _write(row_ptr, rest, columns, at, factor, even):
+def _write(row_ptr, rest, columns, at, factor, even, SECOND: tl.constexpr, WRITTEN: tl.constexpr):
     """The second walk: a row's gradient, that of the last columns first."""
     CHUNK: tl.constexpr = at.shape[0] * at.shape[1]
     whole = columns // CHUNK * CHUNK
-    _put(row_ptr + whole, at, at < columns - whole, rest, 0.0, factor, even)
+    _put(row_ptr + whole, at, at < columns - whole, rest, 0.0, factor, even, WRITTEN)
     for start in tl.range(0, whole, CHUNK, num_stages=1):
-        _put(row_ptr + start, at, None, tl.load(row_ptr + start + at), 0.0, factor, even)
+        x = tl.load(row_ptr + start + at, eviction_policy=SECOND)
+        _put(row_ptr + start, at, None, x, 0.0, factor, even, WRITTEN)
 
 
 @triton.jit
@@ -164,11 +171,11 @@ def _sum_with_maximum(row_ptr, columns, at):
 
 
 @triton.jit
-def _write_with_maximum(row_ptr, columns, at, top, factor, even):
+def _write_with_maximum(row_ptr, columns, at, top, factor, even, WRITTEN: tl.constexpr):
     for start in tl.range(0, columns, at.shape[0] * at.shape[1], num_stages=1):
         within = at < columns - start
         x = tl.load(row_ptr + start + at, mask=within)
-        _put(row_ptr + start, at, within, x, top, factor, even)
+        _put(row_ptr + start, at, within, x, top, factor, even, WRITTEN)
 
 
 @triton.jit
@@ -182,10 +189,14 @@ def _clear(row_ptr, columns, at):
 def _cross_entropy(
     x_ptr, target_ptr, valid_ptr, loss_ptr, stride, columns, ignore, smoothing,
     SMOOTH: tl.constexpr, GROUPS: tl.constexpr, GROUP: tl.constexpr,
+    HELD: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr, WRITTEN: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     row_ptr = x_ptr + tl.cast(row, tl.int64) * stride
     at = tl.arange(0, GROUPS)[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    # The last columns are on their way before it is known whether the row counts.
+    whole = columns // (GROUPS * GROUP) * (GROUPS * GROUP)
+    rest = tl.load(row_ptr + whole + at, mask=at < columns - whole, other=-float("inf"), eviction_policy=HELD)
     target = tl.load(target_ptr + row)
     if target == ignore:
         tl.store(loss_ptr + row, 0.0)
@@ -195,15 +206,15 @@ def _cross_entropy(
         column = tl.where((target >= 0) & (target < columns), target, -1).to(tl.int32)
         own = tl.load(row_ptr + column, mask=column >= 0, other=float("nan")).to(tl.float32)
         scale = 1.0 / tl.load(valid_ptr).to(tl.float32)
-        total, plain, rest = _sums(row_ptr, columns, at, SMOOTH)
+        total, plain = _sums(row_ptr, rest, columns, at, SMOOTH, FIRST)
         even = smoothing / columns * scale if SMOOTH else 0.0
         tl.debug_barrier()  # the target's logit is read before it is overwritten
         if (total > LEAST) & (total < MOST):
             top = 0.0
-            _write(row_ptr, rest, columns, at, scale / total, even)
+            _write(row_ptr, rest, columns, at, scale / total, even, SECOND, WRITTEN)
         else:
             top, total = _sum_with_maximum(row_ptr, columns, at)
-            _write_with_maximum(row_ptr, columns, at, top, scale / total, even)
+            _write_with_maximum(row_ptr, columns, at, top, scale / total, even, WRITTEN)
         loss = top - own
         if SMOOTH:
             loss = (1.0 - smoothing) * loss + smoothing * (top - plain / columns)
@@ -280,7 +291,7 @@ def cross_entropy(
     _count[(1,)](target, valid, rows, ignore_index, BLOCK=4096, num_warps=8)
     walk = Walk(**for_architecture(tunables, logits.device))
     arguments = (logits, target, valid, loss, logits.stride(0), columns, ignore_index, float(label_smoothing))
-    constants = {"SMOOTH": label_smoothing > 0, "GROUP": GROUP}
+    constants = {"SMOOTH": label_smoothing > 0, "GROUP": GROUP, **walk.asked()}
     if walk.tuned:
         _cross_entropy_tuned[(rows,)](*arguments, **constants)
     else:
