@@ -154,7 +154,8 @@ def has_word(words: Iterable[str], cell: Cell) -> bool:
 
 def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until: float) -> None:
     """Judge cells until the time is over, of the monotonic clock, and add each verdict to the table."""
-    from judging import CONTEXT, GIB, Claims, Judges, Queue, grouped  # noqa: PLC0415 - loads PyTorch and Triton
+    from judged_groups import GIB, Claims, Queue, grouped  # noqa: PLC0415 - loads PyTorch and Triton
+    from judging import CONTEXT, Judges  # noqa: PLC0415
 
     device = device_of(prepared, chosen.target)
     sources = {name: declaration.source for name, declaration in prepared.declarations.items()}

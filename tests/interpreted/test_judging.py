@@ -1,4 +1,4 @@
-"""``scripts/judging.py``: groups of cells in the memory of one device, judged by several processes."""
+"""``scripts/judging.py``, ``judged_groups.py``: groups of cells in the memory of one device, judged by several processes."""
 
 import multiprocessing
 import sys
@@ -14,6 +14,7 @@ from portkit.errors import HostError
 from portkit.model import CaseSource, Cell, Direction, Status
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+import judged_groups
 import judging
 
 CASE = """
@@ -47,11 +48,11 @@ def cells(shape, dtype="float32", case="doubled"):
 
 
 def group(memory, *, case="a", dtype="float32", last=False):
-    return judging.Group(CaseSource(case), (cells((4, 8), dtype, case)[0],), 1, memory, last)
+    return judged_groups.Group(CaseSource(case), (cells((4, 8), dtype, case)[0],), 1, memory, last)
 
 
 def queue_of(groups, room):
-    queue = judging.Queue(room)
+    queue = judged_groups.Queue(room)
     for each in groups:
         queue.add(each)
     return queue
@@ -59,9 +60,9 @@ def queue_of(groups, room):
 
 def test_each_cell_has_its_verdict_though_a_process_dies(source):
     verdicts = {}
-    both = list(judging.grouped([*cells((4, 8)), *cells((64, 8))], {"doubled": source}))
+    both = list(judged_groups.grouped([*cells((4, 8)), *cells((64, 8))], {"doubled": source}))
     assert [len(each.cells) for each in both] == [4, 4]
-    queue = judging.Queue(1 << 40)
+    queue = judged_groups.Queue(1 << 40)
     judging.Judges(queue, lambda cell, outcome: verdicts.update({cell: outcome.status}), 2, device="cpu").run(both, 120)
     named = [Status.PASSED, Status.WORKER_LOST, Status.WRONG_RESULT, Status.PASSED]
     assert verdicts == dict(zip([*cells((4, 8)), *cells((64, 8))], named * 2, strict=True))
@@ -122,7 +123,7 @@ def test_processes_that_never_begin_end_the_run(monkeypatch):
 
 def test_of_two_runs_each_judges_what_it_claims(tmp_path):
     both = [group(1), group(2, dtype="float16"), group(3, case="b")]
-    queues = [judging.Queue(100, judging.Claims(tmp_path / "claims")) for _ in range(2)]
+    queues = [judged_groups.Queue(100, judged_groups.Claims(tmp_path / "claims")) for _ in range(2)]
     for queue in queues:
         for each in both:
             queue.add(each)
@@ -183,11 +184,11 @@ def test_the_last_wait_for_all_others():
 
 
 def test_what_a_group_needs(source):
-    wanted = judging.needs(source, cells((64, 8))[0])
+    wanted = judged_groups.needs(source, cells((64, 8))[0])
     size = 64 * 8
     assert (wanted.inputs, wanted.outputs, wanted.chain, wanted.reference) == (4 * size, 8 * size, 4 * size, 16 * size)
     assert wanted.rows == 64
-    large = replace(wanted, reference=100 * judging.GIB, rows=10)
-    assert large.shared_reference == 10 * judging.GIB
-    assert replace(large, rows=0).shared_reference == 100 * judging.GIB
-    assert large.memory > 10 * judging.GIB
+    large = replace(wanted, reference=100 * judged_groups.GIB, rows=10)
+    assert large.shared_reference == 10 * judged_groups.GIB
+    assert replace(large, rows=0).shared_reference == 100 * judged_groups.GIB
+    assert large.memory > 10 * judged_groups.GIB
