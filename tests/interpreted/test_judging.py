@@ -1,4 +1,4 @@
-"""``scripts/judging.py``, ``judged_groups.py``: groups of cells in the memory of one device, judged by several processes."""
+"""``scripts/judging.py`` and ``judged_groups.py``: cells judged by several processes in the memory of one device."""
 
 import multiprocessing
 import sys
