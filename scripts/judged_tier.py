@@ -11,7 +11,11 @@ right where the last such verdict is ``passed`` or what the matrix expects.
 ``--run`` judges what is left, and what was wrong, on the first GPU of this process, and adds a line a cell to its
 table as soon as that is known: it may be interrupted or killed, and goes on from there next time. The verdict is that
 of a measured cell: fused function, unfused chain and float64 reference, negative controls, input families, three
-runs bit by bit. Exit code 1 where a cell is wrong, with ``--check`` also where one is not judged.
+runs bit by bit. An autotuner calls each of its configurations and takes the one that was fastest once, beside
+others. Exit code 1 where a cell is wrong, with ``--check`` also where one is not judged.
+
+Two GPUs of a host share the work by two runs with tables of their own and one ``--beside`` folder, which is new.
+Most of the time goes into builds: ``compile_ahead.py --own`` makes them on cores that this run leaves.
 """
 
 from __future__ import annotations
