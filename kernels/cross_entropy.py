@@ -386,7 +386,11 @@ case = KernelCase(
     dtypes=("float32", "float16", "bfloat16"),
     variants={
         # 32 warps are the most of a block of 32 lanes a warp; wavefronts of 64 lanes may be 16.
-        "best": {"by_architecture": {"sm_90": {"num_warps": 32, "per_thread": 32}}},
+        "best": {
+            "by_architecture": {
+                "sm_90": {"num_warps": 32, "per_thread": 32, "first": "evict_last", "second": "evict_first"},
+            },
+        },
         "w8": {"num_warps": 8},
         "w16": {"num_warps": 16},
         "auto": {"tuned": True},
