@@ -12,8 +12,9 @@ Three launches. The first counts n, the last sums the losses; both are one progr
 4 to 8 B a row. In between, one program walks over a row twice. The first walk sums the
 exponentials of the logits as they are: no maximum is taken off, since the sum of most rows is
 well within float32. A row whose sum is not is walked over again, with a maximum for each group
-of ``GROUP`` neighbouring columns, which one thread holds. The last columns stay in registers;
-the second walk writes their gradient first, then the others', which it reads again.
+of ``GROUP`` neighbouring columns, which one thread holds. The last columns come first and stay in
+registers; the second walk writes their gradient first, then the others', which it reads again.
+Of a row that is ignored they alone are read.
 
 Work of one call, N = rows × vocabulary, s = bytes per element, w = 4 bytes of float32 (0
 for the conversion's own bytes where s = w):
@@ -29,16 +30,18 @@ for the conversion's own bytes where s = w):
              as one; with smoothing sum of x and - a / V, too.
 
 Speed on an H200 beside the goal of 95 % of the copy bandwidth: the table of ``scripts/suite_goals.py`` in
-``reports/``. It is missed, though hardly a byte is read from memory twice and two thirds of the cycles issue
-no instruction (counters of ``pytest --benchmark``): a unit has room for one program of 32 warps, and while
-that one begins, sums up or ends, the unit neither reads nor writes; and the first and the last launch, which
-are short, take their time beside it. What helped: without a maximum a walk has 5 instructions a logit instead
-of 8; 32 warps of a unit at one row of 256 KB, most of which the second walk finds in the unit's own cache;
-32 logits a thread on their way at once. Tried, each right and slower: programs that stay and take row after
-row, also in turns that they draw, and with the next columns or the next row loaded ahead; half as many warps,
-or columns a step; a row's gradient written while the next is read, so that twice as many rows are in flight
-and 0.8 GB more come from memory; copies ahead to shared memory, which is taken from that cache; other hints of
-eviction; parts of a row in the registers of 4 to 16 programs, which wait for one another's sums. Liger-Kernel
+``reports/``. A unit has room for one program of 32 warps, and while that one begins, sums up or ends, the unit
+neither reads nor writes; the first and the last launch, which are short, take 8 µs beside it. What helped, in trials:
+without a maximum a walk has 5 instructions a logit instead of 8; 32 warps of a unit at one row of 256 KB, most of
+which the second walk finds in the unit's own cache; 32 logits a thread on their way at once; the last columns on
+their way before the row's target is known (5 %); a first walk that asks the cache to keep what it reads, which the
+second and the write over it let go (2 %). Tried, each right and slower: programs that stay and take row after row,
+also in turns that they draw, and with the next columns or the next row loaded ahead; half as many warps, or columns a
+step; a row's gradient written while the next is read, so that twice as many rows are in flight and 0.8 GB more come
+from memory; copies ahead to shared memory, which is taken from that cache; other hints of eviction; parts of a row in
+the registers of 4 to 16 programs, which wait for one another's sums; pieces of rows in turns, summed by one program
+and written by a later one from L2, which waits for a counter of its row (81 % of the copy bandwidth at best); the sum
+of losses in the last program to end (14 % slower: each waits for its stores before it counts itself). Liger-Kernel
 waits for the number of targets before it launches, so that its time on events holds its host's.
 
 Sources:
