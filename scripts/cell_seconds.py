@@ -28,6 +28,7 @@ from told import seconds, told
 from portkit.errors import ReportError
 from portkit.model import Evidence, Record, Stage
 from portkit.plan.baselines import COMPILE, MAX_AUTOTUNE
+from portkit.run.counters.taking import is_counted
 from portkit.store.journal import Report, read_report
 
 MOST = 3.0
@@ -49,14 +50,27 @@ def seconds_of(report: Report, wall: float | None = None) -> tuple[dict[str, flo
         wall: seconds that its command took, if known.
 
     Raises:
-        ReportError: it is asked what is left of them, and the report has other cells or was resumed.
+        ReportError: it is asked what is left of them, and the report has other cells or was resumed; or
+            only some cells have counters, which took what time nobody knows.
     """
+    _check_counters(report)
     measured = [record for record in report.records if record.evidence is Evidence.MEASURED and record.stage_seconds]
     spent = summed(map(_of_cell, measured))
     spent[COUNTERS] = sum(each.seconds or 0.0 for each in report.counters.values())
     if (whole := _whole(report, len(measured), wall)) is not None:
         spent[AROUND] = max(0.0, whole - sum(spent.values()))
     return spent, len(measured)
+
+
+def _check_counters(report: Report) -> None:
+    wanted = {record.keys.cell_key for record in filter(is_counted, report.records)}
+    counted = {key for key, evidence in report.counters if evidence == Evidence.MEASURED.value}
+    if counted and (missing := len(wanted - counted)):
+        raise ReportError(
+            f"{missing} of {len(wanted)} measured cells have no counters yet",
+            place=report.path,
+            remedy="go on with the run (--portkit-resume), or give the report of one that was not broken off",
+        )
 
 
 def summed(each: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -88,6 +88,14 @@ def test_with_the_time_of_the_command_all_of_it_counts(tmp_path):
     assert run(journal.path, journal.path, "--wall", "30")[0].returncode == 2
 
 
+def test_a_run_that_was_broken_off_at_its_counters_tells_nothing(tmp_path):
+    journal = report(tmp_path)
+    journal.append(factories.record(Evidence.MEASURED, run=journal.header, shape=(9, 8), stage_seconds=STAGES))
+    done, _ = run(journal.path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "1 of 3 measured cells have no counters yet" in done.stderr
+
+
 def test_reports_are_summed_up(tmp_path):
     one, two = report(tmp_path / "1").path, report(tmp_path / "2", cells=1).path
     assert "3 cells, 3.75 s a cell" in run(one, two)[0].stdout
