@@ -113,8 +113,13 @@ def _cells(prepared: Prepared, options: argparse.Namespace, evidence: Evidence) 
     kernels = options.kernel or prepared.declarations
     for planned in prepared.plan.cells:
         cell = planned.cell
-        if planned.evidence is evidence and planned.excluded is None and cell.case in kernels and cell not in done:
+        wanted = planned.evidence is evidence and planned.excluded is None and cell.case in kernels
+        if wanted and cell not in done and _has_word(cell, evidence, options.k):
             yield cell
+
+
+def _has_word(cell: Cell, evidence: Evidence, words: Sequence[str]) -> bool:
+    return not words or any(word in cell.label(evidence) for word in words)
 
 
 def call(task: Task) -> tuple[str, float]:
@@ -226,6 +231,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tier", help="the default one of the matrix unless given")
     parser.add_argument("--target", help="one target; the GPUs of this host unless given")
     parser.add_argument("--kernel", action="append", default=[], help="this one alone; may be repeated")
+    parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only cells whose label has it")
     parser.add_argument("--report", action="append", type=Path, default=[], help="whose cells are left out")
     parser.add_argument("--own", action="store_true", help="build portkit's kernels instead")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="(%(default)s)")

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import connection
 from typing import Any
 
@@ -223,7 +224,7 @@ def judge(group: Group, device: str) -> Iterator[Outcome]:
     """The outcome of each cell of a group, in order."""
     case = loaded(group.source)
     explain = device_failure if device == "cuda" else lambda error, stage: None
-    runner = Runner(device, explain, free_bytes=lambda where: min(group.free, free_bytes(where)))
+    runner = Runner(device, explain, free_bytes=partial(_free, group))
     given: Given | None = None
     for cell in group.cells:
         with kept_settings():
@@ -232,6 +233,11 @@ def judge(group: Group, device: str) -> Iterator[Outcome]:
                 yield evaluate(case, cell, runner, seed=0, given=given).outcome
             except StageFailed as failed:
                 yield failed.outcome
+
+
+def _free(group: Group, where: torch.device) -> int:
+    """What a reference is told: on a device, what is set aside for the group, whatever others have of it now."""
+    return group.free if where.type == "cuda" else min(group.free, free_bytes(where))
 
 
 def _given(case: KernelCase, cell: Cell, runner: Runner) -> Given:
