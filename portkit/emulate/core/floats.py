@@ -158,12 +158,12 @@ def exponent(x: Array) -> Array:
 
 def _zeros_by_sign(result: Array, a: Array, b: Array, both_negative: bool) -> Array:
     """Result with the sign of zero settled where both operands are zeros."""
-    zeros = (a == 0) & (b == 0)
-    if not np.any(zeros):
+    if not np.any(result == 0):  # quickly, since most have none
         return result
-    negative = np.signbit(a) & np.signbit(b) if both_negative else np.signbit(a) | np.signbit(b)
-    signed = np.copysign(np.zeros((), result.dtype), np.where(negative, -1.0, 1.0).astype(result.dtype))
-    return np.where(zeros, signed, result)
+    zeros = (a == 0) & (b == 0)
+    first, second = (np.asarray(each, result.dtype).view(f"u{result.dtype.itemsize}") for each in (a, b))
+    signed = first & second if both_negative else first | second  # bits of zeros are their sign
+    return np.where(zeros, signed.view(result.dtype), result)
 
 
 def _number_of(a: Array, b: Array, chosen: Array) -> Array:
@@ -171,6 +171,8 @@ def _number_of(a: Array, b: Array, chosen: Array) -> Array:
 
     NumPy's own fmax and fmin take a signalling NaN for a number in some lanes, by how many there are.
     """
+    if not np.any(np.isnan(chosen)):  # the larger or smaller one is NaN where either is
+        return chosen
     return np.where(np.isnan(a), b, np.where(np.isnan(b), a, chosen))
 
 
