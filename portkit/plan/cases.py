@@ -1,11 +1,11 @@
 """Kernel cases and the host, as plain values, read in processes of their own.
 
 Importing a kernel file runs a user's code, torch and Triton, so it happens in
-``python -m portkit.run.introspect``, which forks a process for each case, one a core at
-once: none sees what another imported. A case may print, exit, crash or hang; its answer is
-a file that is there wholly or not at all, so whatever has no answer failed. Where one ends
-the process that all are forked from, those without an answer are asked again, one after
-the other, so that it is known which.
+``python -m portkit.run.introspect``, which forks a process for each case, one a core
+at once: none sees what another imported. A case may print, exit, crash or hang; its answer
+is a file that is there wholly or not at all, so whatever has no answer failed. Where one
+ends the process that all are forked from, those without an answer are asked again, one
+after the other, so that it is known which.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from pydantic import TypeAdapter
 from portkit import errors
 from portkit.errors import CaseError, HostError, PortkitError
 from portkit.model import CaseDeclaration, CaseSource, Host
+
+MOST_AT_ONCE = 16
+"""Processes that read cases, however many cores: each imports what its file does, and may hold a context of the GPU."""
 
 CASE_SECONDS = 120.0
 """Time limit for reading one case, imports of its file included."""
@@ -164,7 +167,7 @@ def introspect(
             be looked at.
         CatalogError: one of ``target_files`` is wrong.
     """
-    found, processes = _Found(), len(os.sched_getaffinity(0))
+    found, processes = _Found(), min(MOST_AT_ONCE, len(os.sched_getaffinity(0)))
     with tempfile.TemporaryDirectory(prefix="portkit-") as base:
         while found.host is None or found.left(sources):
             folder = Path(tempfile.mkdtemp(dir=base))
