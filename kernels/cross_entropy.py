@@ -12,8 +12,9 @@ Three launches. The first counts n, the last sums the losses; both are one progr
 4 to 8 B a row. In between, one program walks over a row twice. The first walk sums the
 exponentials of the logits as they are: no maximum is taken off, since the sum of most rows is
 well within float32. A row whose sum is not is walked over again, with a maximum for each group
-of ``GROUP`` neighbouring columns, which one thread holds. The last columns stay in registers;
-the second walk writes their gradient first, then the others', which it reads again.
+of ``GROUP`` neighbouring columns, which one thread holds. The last columns come first and stay in
+registers; the second walk writes their gradient first, then the others', which it reads again.
+Of a row that is ignored they alone are read.
 
 Work of one call, N = rows × vocabulary, s = bytes per element, w = 4 bytes of float32 (0
 for the conversion's own bytes where s = w):
@@ -29,16 +30,18 @@ for the conversion's own bytes where s = w):
              as one; with smoothing sum of x and - a / V, too.
 
 Speed on an H200 beside the goal of 95 % of the copy bandwidth: the table of ``scripts/suite_goals.py`` in
-``reports/``. It is missed, though hardly a byte is read from memory twice and two thirds of the cycles issue
-no instruction (counters of ``pytest --benchmark``): a unit has room for one program of 32 warps, and while
-that one begins, sums up or ends, the unit neither reads nor writes; and the first and the last launch, which
-are short, take their time beside it. What helped: without a maximum a walk has 5 instructions a logit instead
-of 8; 32 warps of a unit at one row of 256 KB, most of which the second walk finds in the unit's own cache;
-32 logits a thread on their way at once. Tried, each right and slower: programs that stay and take row after
-row, also in turns that they draw, and with the next columns or the next row loaded ahead; half as many warps,
-or columns a step; a row's gradient written while the next is read, so that twice as many rows are in flight
-and 0.8 GB more come from memory; copies ahead to shared memory, which is taken from that cache; other hints of
-eviction; parts of a row in the registers of 4 to 16 programs, which wait for one another's sums. Liger-Kernel
+``reports/``. A unit has room for one program of 32 warps, and while that one begins, sums up or ends, the unit
+neither reads nor writes; the first and the last launch, which are short, take 8 µs beside it. What helped, in trials:
+without a maximum a walk has 5 instructions a logit instead of 8; 32 warps of a unit at one row of 256 KB, most of
+which the second walk finds in the unit's own cache; 32 logits a thread on their way at once; the last columns on
+their way before the row's target is known (5 %); a first walk that asks the cache to keep what it reads, which the
+second and the write over it let go (2 %). Tried, each right and slower: programs that stay and take row after row,
+also in turns that they draw, and with the next columns or the next row loaded ahead; half as many warps, or columns a
+step; a row's gradient written while the next is read, so that twice as many rows are in flight and 0.8 GB more come
+from memory; copies ahead to shared memory, which is taken from that cache; other hints of eviction; parts of a row in
+the registers of 4 to 16 programs, which wait for one another's sums; pieces of rows in turns, summed by one program
+and written by a later one from L2, which waits for a counter of its row (81 % of the copy bandwidth at best); the sum
+of losses in the last program to end (14 % slower: each waits for its stores before it counts itself). Liger-Kernel
 waits for the number of targets before it launches, so that its time on events holds its host's.
 
 Sources:
@@ -82,7 +85,15 @@ class Walk:
 
     num_warps: int = 16  # warps (wavefronts) of a program
     per_thread: int = 16  # 16-bit logits of a step, whole groups; of float32 half as many
+    held: str = ""  # what is asked of the cache where the last columns are read, which stay in registers
+    first: str = ""  # where the others are read by the first walk
+    second: str = ""  # and by the second
+    written: str = "evict_first"  # where gradients are written
     tuned: bool = False  # choose the warps by trial
+
+    def asked(self) -> dict[str, str]:
+        """What is asked of the cache, as the launch takes it."""
+        return {"HELD": self.held, "FIRST": self.first, "SECOND": self.second, "WRITTEN": self.written}
 
     def groups(self, logits: torch.Tensor) -> int:
         """Groups of a step, of no more columns than a row has."""
@@ -111,41 +122,40 @@ def _exp(x):
 
 
 @triton.jit
-def _sums(row_ptr, columns, at, SMOOTH: tl.constexpr):
-    """The first walk: a row's sums of exponentials and of logits, and its last columns."""
+def _sums(row_ptr, rest, columns, at, SMOOTH: tl.constexpr, FIRST: tl.constexpr):
+    """The first walk: a row's sums of exponentials and of logits. Its last columns are in registers."""
     CHUNK: tl.constexpr = at.shape[0] * at.shape[1]
     whole = columns // CHUNK * CHUNK  # steps up to there need no mask
     total = tl.zeros((at.shape[0],), dtype=tl.float32)
     plain = tl.zeros((at.shape[0],), dtype=tl.float32)
     for start in tl.range(0, whole, CHUNK, num_stages=1):
-        x = tl.load(row_ptr + start + at).to(tl.float32)
+        x = tl.load(row_ptr + start + at, eviction_policy=FIRST).to(tl.float32)
         total += tl.sum(_exp(x), axis=1)
         if SMOOTH:
             plain += tl.sum(x, axis=1)
-    within = at < columns - whole
-    rest = tl.load(row_ptr + whole + at, mask=within, other=-float("inf"))
     x = rest.to(tl.float32)
     total += tl.sum(_exp(x), axis=1)
     if SMOOTH:
-        plain += tl.sum(tl.where(within, x, 0.0), axis=1)
-    return tl.sum(total, axis=0), tl.sum(plain, axis=0), rest
+        plain += tl.sum(tl.where(at < columns - whole, x, 0.0), axis=1)
+    return tl.sum(total, axis=0), tl.sum(plain, axis=0)
 
 
 @triton.jit
-def _put(row_ptr, at, within, x, top, factor, even):
+def _put(row_ptr, at, within, x, top, factor, even, WRITTEN: tl.constexpr):
     """Write the gradient in the place of logits."""
     gradient = (_exp(x.to(tl.float32) - top) * factor - even).to(x.dtype)
-    tl.store(row_ptr + at, gradient, mask=within, eviction_policy="evict_first")
+    tl.store(row_ptr + at, gradient, mask=within, eviction_policy=WRITTEN)
 
 
 @triton.jit
-def _write(row_ptr, rest, columns, at, factor, even):
+def _write(row_ptr, rest, columns, at, factor, even, SECOND: tl.constexpr, WRITTEN: tl.constexpr):
     """The second walk: a row's gradient, that of the last columns first."""
     CHUNK: tl.constexpr = at.shape[0] * at.shape[1]
     whole = columns // CHUNK * CHUNK
-    _put(row_ptr + whole, at, at < columns - whole, rest, 0.0, factor, even)
+    _put(row_ptr + whole, at, at < columns - whole, rest, 0.0, factor, even, WRITTEN)
     for start in tl.range(0, whole, CHUNK, num_stages=1):
-        _put(row_ptr + start, at, None, tl.load(row_ptr + start + at), 0.0, factor, even)
+        x = tl.load(row_ptr + start + at, eviction_policy=SECOND)
+        _put(row_ptr + start, at, None, x, 0.0, factor, even, WRITTEN)
 
 
 @triton.jit
@@ -164,11 +174,11 @@ def _sum_with_maximum(row_ptr, columns, at):
 
 
 @triton.jit
-def _write_with_maximum(row_ptr, columns, at, top, factor, even):
+def _write_with_maximum(row_ptr, columns, at, top, factor, even, WRITTEN: tl.constexpr):
     for start in tl.range(0, columns, at.shape[0] * at.shape[1], num_stages=1):
         within = at < columns - start
         x = tl.load(row_ptr + start + at, mask=within)
-        _put(row_ptr + start, at, within, x, top, factor, even)
+        _put(row_ptr + start, at, within, x, top, factor, even, WRITTEN)
 
 
 @triton.jit
@@ -182,10 +192,14 @@ def _clear(row_ptr, columns, at):
 def _cross_entropy(
     x_ptr, target_ptr, valid_ptr, loss_ptr, stride, columns, ignore, smoothing,
     SMOOTH: tl.constexpr, GROUPS: tl.constexpr, GROUP: tl.constexpr,
+    HELD: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr, WRITTEN: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     row_ptr = x_ptr + tl.cast(row, tl.int64) * stride
     at = tl.arange(0, GROUPS)[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    # The last columns are on their way before it is known whether the row counts.
+    whole = columns // (GROUPS * GROUP) * (GROUPS * GROUP)
+    rest = tl.load(row_ptr + whole + at, mask=at < columns - whole, other=-float("inf"), eviction_policy=HELD)
     target = tl.load(target_ptr + row)
     if target == ignore:
         tl.store(loss_ptr + row, 0.0)
@@ -195,15 +209,15 @@ def _cross_entropy(
         column = tl.where((target >= 0) & (target < columns), target, -1).to(tl.int32)
         own = tl.load(row_ptr + column, mask=column >= 0, other=float("nan")).to(tl.float32)
         scale = 1.0 / tl.load(valid_ptr).to(tl.float32)
-        total, plain, rest = _sums(row_ptr, columns, at, SMOOTH)
+        total, plain = _sums(row_ptr, rest, columns, at, SMOOTH, FIRST)
         even = smoothing / columns * scale if SMOOTH else 0.0
         tl.debug_barrier()  # the target's logit is read before it is overwritten
         if (total > LEAST) & (total < MOST):
             top = 0.0
-            _write(row_ptr, rest, columns, at, scale / total, even)
+            _write(row_ptr, rest, columns, at, scale / total, even, SECOND, WRITTEN)
         else:
             top, total = _sum_with_maximum(row_ptr, columns, at)
-            _write_with_maximum(row_ptr, columns, at, top, scale / total, even)
+            _write_with_maximum(row_ptr, columns, at, top, scale / total, even, WRITTEN)
         loss = top - own
         if SMOOTH:
             loss = (1.0 - smoothing) * loss + smoothing * (top - plain / columns)
@@ -280,7 +294,7 @@ def cross_entropy(
     _count[(1,)](target, valid, rows, ignore_index, BLOCK=4096, num_warps=8)
     walk = Walk(**for_architecture(tunables, logits.device))
     arguments = (logits, target, valid, loss, logits.stride(0), columns, ignore_index, float(label_smoothing))
-    constants = {"SMOOTH": label_smoothing > 0, "GROUP": GROUP}
+    constants = {"SMOOTH": label_smoothing > 0, "GROUP": GROUP, **walk.asked()}
     if walk.tuned:
         _cross_entropy_tuned[(rows,)](*arguments, **constants)
     else:
@@ -375,7 +389,11 @@ case = KernelCase(
     dtypes=("float32", "float16", "bfloat16"),
     variants={
         # 32 warps are the most of a block of 32 lanes a warp; wavefronts of 64 lanes may be 16.
-        "best": {"by_architecture": {"sm_90": {"num_warps": 32, "per_thread": 32}}},
+        "best": {
+            "by_architecture": {
+                "sm_90": {"num_warps": 32, "per_thread": 32, "first": "evict_last", "second": "evict_first"},
+            },
+        },
         "w8": {"num_warps": 8},
         "w16": {"num_warps": 16},
         "auto": {"tuned": True},

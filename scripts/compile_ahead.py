@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -82,10 +83,17 @@ def tasks(prepared: Prepared, options: argparse.Namespace) -> list[Task]:
 
 
 def jobs(prepared: Prepared, options: argparse.Namespace) -> list[Job]:
-    """Builds, a job a shape and dtype of each case."""
+    """Builds, a job a shape and dtype of each case, the first of each kind before the second of any.
+
+    Jobs of a kind build the same input families: side by side, each of them would.
+    """
     grouped: dict[Cell, list[Cell]] = {}
     for cell in _cells(prepared, options, Evidence.COMPILED):
         grouped.setdefault(replace(cell, variant=""), []).append(cell)
+    by_kind: dict[tuple[str, Direction, str], list[list[Cell]]] = {}
+    for cell, cells in grouped.items():
+        by_kind.setdefault((cell.case, cell.direction, cell.dtype), []).append(cells)
+    in_turn = (cells for turn in zip_longest(*by_kind.values()) for cells in turn if cells)
     return [
         Job(
             Evidence.COMPILED,
@@ -93,7 +101,7 @@ def jobs(prepared: Prepared, options: argparse.Namespace) -> list[Job]:
             tuple(cells),
             prepared.targets[cells[0].target],
         )
-        for cells in grouped.values()
+        for cells in in_turn
     ]
 
 
@@ -105,8 +113,13 @@ def _cells(prepared: Prepared, options: argparse.Namespace, evidence: Evidence) 
     kernels = options.kernel or prepared.declarations
     for planned in prepared.plan.cells:
         cell = planned.cell
-        if planned.evidence is evidence and planned.excluded is None and cell.case in kernels and cell not in done:
+        wanted = planned.evidence is evidence and planned.excluded is None and cell.case in kernels
+        if wanted and cell not in done and _has_word(cell, evidence, options.k):
             yield cell
+
+
+def _has_word(cell: Cell, evidence: Evidence, words: Sequence[str]) -> bool:
+    return not words or any(word in cell.label(evidence) for word in words)
 
 
 def call(task: Task) -> tuple[str, float]:
@@ -218,6 +231,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tier", help="the default one of the matrix unless given")
     parser.add_argument("--target", help="one target; the GPUs of this host unless given")
     parser.add_argument("--kernel", action="append", default=[], help="this one alone; may be repeated")
+    parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only cells whose label has it")
     parser.add_argument("--report", action="append", type=Path, default=[], help="whose cells are left out")
     parser.add_argument("--own", action="store_true", help="build portkit's kernels instead")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="(%(default)s)")

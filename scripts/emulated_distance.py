@@ -4,6 +4,7 @@
     python scripts/emulated_distance.py --run reports/local/distance     # on a host with an H200
     python scripts/emulated_distance.py --run reports/local/distance --untimed 7 -- -k measured   # one side alone
     python scripts/emulated_distance.py reports/local/distance/*.jsonl   # anywhere, of reports that are there
+    python scripts/emulated_distance.py --check reports/distance-h200-2026-11-30/*.jsonl   # is it the whole tier?
 
 Emulated are small shapes and measured are large ones, so ``--run`` makes a matrix of its own, of ``suite.yaml``'s
 quick tier at the small shapes, and runs both evidences of each cell; options behind ``--`` go to pytest, such as
@@ -13,7 +14,9 @@ quick tier at the small shapes, and runs both evidences of each cell; options be
 Compared are the elements that fingerprints keep: of each output 1,024, or all where there are no more. ulp are steps
 between neighbouring numbers of the output's dtype. ``of the limit`` is the furthest distance in the measure of the
 cell's verdict, ``|emulated - measured| / (|measured| + rms)``, over the limit of that verdict: 1 is as far from each
-other as the verdict lets either be from float64. Exit code 1 where a cell is beyond it.
+other as the verdict lets either be from float64. Codes and indices have no such limit, and are to be equal to the
+bit. Exit code 1 where a cell is beyond it, with ``--check`` also where a cell of the quick tier was not compared from
+the kernel's source and the variant's parameters of today.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ from told import seconds, told
 
 from portkit.analysis.distance import FINGERPRINT, ordinal, value
 from portkit.errors import HostError
-from portkit.model import DTYPE_BYTES, Cell, Evidence, Record
+from portkit.model import DTYPE_BYTES, Cell, Evidence, PlannedCell, Record, cell_key
 from portkit.plan.expand import Emulate, Selection
 from portkit.run.benchmark import Choices, Prepared, Run, prepare
 from portkit.run.counters.taking import Choice
@@ -63,7 +66,11 @@ class Apart:
     of_limit: float | None  # None: the verdict has no such limit, as of codes and indices
 
 
-def pairs(paths: Iterable[Path], target: str) -> Iterator[tuple[tuple[Path, Record], ...]]:
+Pair = tuple[tuple[Path, Record], ...]
+"""A cell measured and emulated: each record with its report."""
+
+
+def pairs(paths: Iterable[Path], target: str) -> Iterator[Pair]:
     """Records of cells measured and emulated on that target from one source and equal inputs, the newest of each."""
     found: dict[tuple[Cell, str, str], dict[Evidence, tuple[Path, Record]]] = {}
     for path in sorted(paths, key=lambda each: each.stem):
@@ -75,7 +82,7 @@ def pairs(paths: Iterable[Path], target: str) -> Iterator[tuple[tuple[Path, Reco
     return (tuple(each) for each in both if len(each) == len(SIDES))
 
 
-def apart(pair: Sequence[tuple[Path, Record]]) -> Iterator[Apart]:
+def apart(pair: Pair) -> Iterator[Apart]:
     """Each output of a cell."""
     measured, emulated = (json.loads(read_blob(path, record.blobs[FINGERPRINT])) for path, record in pair)
     _, record = pair[0]
@@ -140,8 +147,29 @@ def _row(name: str, found: Sequence[Apart]) -> tuple[str, ...]:
 
 
 def beyond(found: Iterable[Apart]) -> list[str]:
-    """Cases with an output that is further than its limit."""
-    return sorted({each.case for each in found if each.of_limit is not None and each.of_limit > 1})
+    """Cases with an output that is further than its limit, or that has none and is not equal."""
+    return sorted({each.case for each in found if (math.inf if each.of_limit is None else each.of_limit) > 1})
+
+
+def absent(prepared: Prepared, found: Iterable[Pair]) -> list[str]:
+    """Emulated cells of a plan, by their labels, that were not compared from source and parameters of today."""
+    compared = {(record.cell, record.keys.source_hash, record.keys.cell_key) for (_, record), _ in found}
+    return [each.label for each in emulated_cells(prepared) if _today(each, prepared) not in compared]
+
+
+def _today(planned: PlannedCell, prepared: Prepared) -> tuple[Cell, str, str]:
+    cell, declaration = planned.cell, prepared.declarations[planned.cell.case]
+    return cell, declaration.source_hash, cell_key(cell, declaration.variants[cell.variant])
+
+
+def emulated_cells(prepared: Prepared) -> list[PlannedCell]:
+    """What a plan emulates."""
+    return [each for each in prepared.plan.cells if each.evidence is Evidence.EMULATED and each.excluded is None]
+
+
+def plan(target: str) -> Prepared:
+    """The suite's quick tier on a target, with its emulated cells."""
+    return prepare(SUITE, tier="quick", selection=Selection((target,)), emulate=Emulate.ALL)
 
 
 def run(folder: Path, target: str, seconds: float | None, options: Sequence[str], untimed: int | None = None) -> None:
@@ -151,7 +179,7 @@ def run(folder: Path, target: str, seconds: float | None, options: Sequence[str]
         HostError: no GPU of the target is here, so that nothing could be compared, and emulated cells alone were not
             asked for.
     """
-    prepared = prepare(SUITE, tier="quick", selection=Selection((target,)), emulate=Emulate.ALL)
+    prepared = plan(target)
     check_here(prepared, target, options)
     if untimed:
         judge(prepared, folder, untimed)
@@ -172,8 +200,7 @@ def judge(prepared: Prepared, folder: Path, processes: int) -> None:
     """Judge on the GPU what the plan emulates, without timing it; a report of its own."""
     from untimed import UntimedSession  # noqa: PLC0415 - loads PyTorch, which reports alone don't need
 
-    small = [each for each in prepared.plan.cells if each.evidence is Evidence.EMULATED and each.excluded is None]
-    cells = [replace(each, evidence=Evidence.MEASURED) for each in small]
+    cells = [replace(each, evidence=Evidence.MEASURED) for each in emulated_cells(prepared)]
     choices = Choices(folder.resolve(), baselines=(), counters=Choice.OFF, probing=OFF, texts=False, shared_device=True)
     going = Run(prepared, cells, UntimedSession(processes), choices, Interruptions())
     state = "interrupted"
@@ -205,9 +232,7 @@ def check_here(prepared: Prepared, target: str, options: Sequence[str]) -> None:
 def small(prepared: Prepared, target: str, folder: Path) -> dict[str, Any]:
     """A matrix of the suite's quick tier whose shapes are the small ones."""
     kernels: dict[str, dict[str, Any]] = {}
-    for planned in prepared.plan.cells:
-        if planned.evidence is not Evidence.EMULATED or planned.excluded is not None:
-            continue
+    for planned in emulated_cells(prepared):
         cell = planned.cell
         path = prepared.declarations[cell.case].source.path
         axes = {
@@ -238,17 +263,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run the cells; where the report goes")
     parser.add_argument("--seconds", type=seconds, help="how long the run takes at most (no limit)")
     parser.add_argument("--untimed", type=int, metavar="N", help="judge measured cells alone, N at once (timed)")
+    parser.add_argument("--check", action="store_true", help="exit code 1 also where a cell was not compared")
     chosen = parser.parse_args(own)
     if chosen.run:
         run(chosen.run, chosen.target, chosen.seconds, options, chosen.untimed)
     paths = [*chosen.reports, *(chosen.run.glob("*.jsonl") if chosen.run else ())]
-    found = [output for pair in pairs(paths, chosen.target) for output in apart(pair)]
+    compared = list(pairs(paths, chosen.target))
+    found = [output for pair in compared for output in apart(pair)]
     if not found:
         print("no cell was both measured and emulated")
         return 0 if chosen.run else 1
+    missing = absent(plan(chosen.target), compared) if chosen.check else []
     print(table(found))
-    print("\n".join(f"{case}: beyond its limit" for case in beyond(found)), end="")
-    return 1 if beyond(found) else 0
+    print(f"{len(compared)} cells", *(f"{case}: beyond its limit" for case in beyond(found)), sep="\n")
+    print("".join(f"{label}: not compared from today's source\n" for label in missing), end="")
+    return int(bool(beyond(found) or missing))
 
 
 if __name__ == "__main__":

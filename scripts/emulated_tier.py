@@ -5,10 +5,10 @@
     python scripts/emulated_tier.py --run reports/local/emulated --seconds 3600 … [-- PYTEST OPTIONS]
 
 A cell is judged once a report, or a table that this script wrote of reports, has a verdict of it from the kernel's
-source of today (``source_hash``: comments and docstrings do not count). It is right where every such verdict, one a
-version of Triton, is ``passed`` or what the matrix expects; where host code asked for what the catalogue does not
-know of that target, none can be had. Of several from one version the last counts: tables first, then reports by their
-time. A later emulator makes no verdict older.
+source of today (``source_hash``: comments and docstrings do not count) and the variant's parameters of today
+(``params``). It is right where every such verdict, one a version of Triton, is ``passed`` or what the matrix expects;
+where host code asked for what the catalogue does not know of that target, none can be had. Of several from one
+version the last counts: tables first, then reports by their time. A later emulator makes no verdict older.
 
 ``--run`` runs what is left, and what was wrong, and may be interrupted: what it judged stands in the folder's
 reports, which it reads next time. Exit code 1 where a cell is wrong, with ``--check`` also where one is not judged.
@@ -17,6 +17,7 @@ reports, which it reads next time. Exit code 1 where a cell is wrong, with ``--c
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,35 +27,43 @@ from pathlib import Path
 
 from bounded import split, until
 from tabulate import tabulate
-from tier_table import LEFT, State, add_options, counts, expected, read_lines, state_of_today, write_lines
+from tier_table import LEFT, State, add_options, counts, expected, keys_of, read_lines, state_of_today, write_lines
 from told import told
 
 from portkit.emulate.kept import KEPT
-from portkit.model import CaseDeclaration, Cell, Direction, Evidence, PlannedCell, Record, Status
+from portkit.errors import ReportError
+from portkit.model import Cell, Direction, Evidence, PlannedCell, Record, Status, digest
 from portkit.plan.expand import Emulate, Selection
 from portkit.plan.matrix_format import parse_shape
 from portkit.run.benchmark import Prepared, prepare
-from portkit.store.journal import read_report
+from portkit.store.journal import read_blob, read_report
 
 TARGETS = "mi300x,mi355x,rx7900xtx,rx9070xt,t4,a100,rtx3090,rtx4090,h200,b200,b300,rtx5090"
 UNANSWERED = "UnknownPropertyError"
 """What begins the message where host code asked for what the catalogue does not know of a target."""
+PARAMS = "variant_params"
 MESSAGE = 100
 """Characters of a message that a table keeps."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of a cell: its status, from which source of the kernel, with which Triton."""
+    """What became of a cell: its status, from which source of the kernel and parameters, with which Triton."""
 
     status: str
     source_hash: str
+    params: str  # of the variant, as a digest; empty where nothing tells them
     triton: str
     message: str = ""  # where it did not pass, as far as it fits
 
+    @property
+    def keys(self) -> tuple[str, str]:
+        """What must be of today: source and parameters."""
+        return self.source_hash, self.params
 
-Found = dict[Cell, dict[tuple[str, str], Judged]]
-"""Cell → source and version of Triton → what became of it."""
+
+Found = dict[Cell, dict[tuple[str, str, str], Judged]]
+"""Cell → source, parameters and version of Triton → what became of it."""
 
 
 WORST_FIRST = (State.WRONG, State.UNKNOWN, State.EXPECTED, State.PASSED)
@@ -73,6 +82,7 @@ class Line:
     evidence: str
     status: str
     source_hash: str
+    params: str
     triton: str
     message: str
     targets: str
@@ -85,31 +95,41 @@ class Line:
 
 
 def read(paths: Iterable[Path]) -> Found:
-    """Verdicts of tables and reports; of one cell, source and version of Triton the last one."""
+    """Verdicts of tables and reports; of one cell, source, parameters and version of Triton the last one."""
     found: Found = {}
     tables = [path for path in paths if path.suffix == ".csv"]
     reports = sorted((path for path in paths if path.suffix != ".csv"), key=lambda path: path.stem)
     for path in (*tables, *reports):
         for cell, judged in _of_table(path) if path in tables else _of_report(path):
-            found.setdefault(cell, {})[judged.source_hash, judged.triton] = judged
+            found.setdefault(cell, {})[*judged.keys, judged.triton] = judged
     return found
 
 
 def _of_table(path: Path) -> Iterator[tuple[Cell, Judged]]:
     for line in read_lines(path, Line, "emulated_tier.py"):
         for cell in line.cells:
-            yield cell, Judged(line.status, line.source_hash, line.triton, line.message)
+            yield cell, Judged(line.status, line.source_hash, line.params, line.triton, line.message)
 
 
 def _of_report(path: Path) -> Iterator[tuple[Cell, Judged]]:
     for record in read_report(path).records:
         if record.evidence is Evidence.EMULATED and record.outcome.status is not Status.EXCLUDED:
-            yield record.cell, _judged(record)
+            yield record.cell, _judged(path, record)
 
 
-def _judged(record: Record) -> Judged:
-    outcome = record.outcome
-    return Judged(outcome.status.value, record.keys.source_hash, record.triton or "", _told(outcome.message))
+def _judged(path: Path, record: Record) -> Judged:
+    outcome, source = record.outcome, record.keys.source_hash
+    return Judged(outcome.status.value, source, _params(path, record), record.triton or "", _told(outcome.message))
+
+
+def _params(path: Path, record: Record) -> str:
+    """The digest of a record's parameters, which are in a blob where they are long; empty without that blob."""
+    if PARAMS not in record.blobs:
+        return digest(record.variant_params)
+    try:
+        return digest(json.loads(read_blob(path, record.blobs[PARAMS])))
+    except ReportError:
+        return ""
 
 
 def _told(message: str) -> str:
@@ -120,13 +140,13 @@ def _told(message: str) -> str:
 
 def states(prepared: Prepared, found: Found) -> dict[PlannedCell, State]:
     """Where each emulated cell of the plan stands."""
-    now = {name: declaration.source_hash for name, declaration in prepared.declarations.items()}
     planned = [each for each in prepared.plan.cells if each.evidence is Evidence.EMULATED and each.excluded is None]
-    return {each: _state(each, found.get(each.cell, {}).values(), now[each.cell.case], prepared) for each in planned}
+    return {each: _state(each, found.get(each.cell, {}).values(), prepared) for each in planned}
 
 
-def _state(planned: PlannedCell, judged: Iterable[Judged], source_hash: str, prepared: Prepared) -> State:
-    every = [(each.source_hash == source_hash, _state_of(planned, each, prepared)) for each in judged]
+def _state(planned: PlannedCell, judged: Iterable[Judged], prepared: Prepared) -> State:
+    now = keys_of(planned.cell, prepared)
+    every = [(each.keys == now, _state_of(planned, each, prepared)) for each in judged]
     earlier = every[-1][1] if every else None
     return state_of_today({state for is_today, state in every if is_today}, earlier, WORST_FIRST)
 
@@ -150,12 +170,12 @@ def _counts(of: Mapping[PlannedCell, State], targets: set[str]) -> tuple[int, ..
     return counts(state for planned, state in of.items() if planned.cell.target in targets)
 
 
-def wrong(of: Mapping[PlannedCell, State], found: Found, sources: Mapping[str, CaseDeclaration]) -> Iterator[str]:
+def wrong(of: Mapping[PlannedCell, State], found: Found, prepared: Prepared) -> Iterator[str]:
     """A line a cell that is wrong, with its verdicts."""
     for planned, state in of.items():
         if state is State.WRONG:
-            now = sources[planned.cell.case].source_hash
-            every = [each for each in found[planned.cell].values() if each.source_hash == now]
+            now = keys_of(planned.cell, prepared)
+            every = [each for each in found[planned.cell].values() if each.keys == now]
             told = (f"{each.status} with Triton {each.triton}: {each.message}" for each in every)
             yield f"{planned.label}: {'; '.join(told)}"
 
@@ -165,8 +185,8 @@ def lines(of: Mapping[PlannedCell, State], found: Found, prepared: Prepared) -> 
     grouped: dict[Line, list[str]] = {}
     for planned in of:
         every = list(found.get(planned.cell, {}).values())
-        now = prepared.declarations[planned.cell.case].source_hash
-        for judged in [each for each in every if each.source_hash == now] or every[-1:]:
+        now = keys_of(planned.cell, prepared)
+        for judged in [each for each in every if each.keys == now] or every[-1:]:
             grouped.setdefault(_line(planned, judged), []).append(planned.cell.target)
     return (replace(line, targets=" ".join(names)) for line, names in grouped.items())
 
@@ -174,7 +194,7 @@ def lines(of: Mapping[PlannedCell, State], found: Found, prepared: Prepared) -> 
 def _line(planned: PlannedCell, judged: Judged) -> Line:
     cell = planned.cell
     axes = (cell.case, cell.direction.value, cell.shape_text, cell.dtype, cell.variant, planned.evidence.value)
-    return Line(*axes, judged.status, judged.source_hash, judged.triton, judged.message, "")
+    return Line(*axes, judged.status, *judged.keys, judged.triton, judged.message, "")
 
 
 def write(path: Path, rows: Iterable[Line]) -> None:
@@ -214,7 +234,7 @@ def main(arguments: Sequence[str]) -> int:
             run(cells, chosen, options)
             found = _found(chosen)
     of = states(prepared, found)
-    print(table(of, prepared), *wrong(of, found, prepared.declarations), sep="\n")
+    print(table(of, prepared), *wrong(of, found, prepared), sep="\n")
     if chosen.output:
         write(chosen.output, lines(of, found, prepared))
     return int(State.WRONG in of.values() or (chosen.check and bool(left(of))))

@@ -11,7 +11,11 @@ right where the last such verdict is ``passed`` or what the matrix expects.
 ``--run`` judges what is left, and what was wrong, on the first GPU of this process, and adds a line a cell to its
 table as soon as that is known: it may be interrupted or killed, and goes on from there next time. The verdict is that
 of a measured cell: fused function, unfused chain and float64 reference, negative controls, input families, three
-runs bit by bit. Exit code 1 where a cell is wrong, with ``--check`` also where one is not judged.
+runs bit by bit. An autotuner calls each of its configurations and takes the one that was fastest once, beside
+others. Exit code 1 where a cell is wrong, with ``--check`` also where one is not judged.
+
+Two GPUs of a host share the work by two runs with tables of their own and one ``--beside`` folder, which is new.
+Most of the time goes into builds: ``compile_ahead.py --own`` makes them on cores that this run leaves.
 """
 
 from __future__ import annotations
@@ -29,11 +33,22 @@ from pathlib import Path
 
 import forked
 from tabulate import tabulate
-from tier_table import LEFT, Lines, State, add_options, counts, expected, read_lines, state_of_today, write_lines
-from told import told
+from tier_table import (
+    LEFT,
+    Lines,
+    State,
+    add_options,
+    counts,
+    expected,
+    keys_of,
+    read_lines,
+    state_of_today,
+    write_lines,
+)
+from told import seconds, told
 
 from portkit.errors import HostError
-from portkit.model import Cell, Device, Direction, Evidence, Outcome, PlannedCell, Status, digest
+from portkit.model import Cell, Device, Direction, Evidence, Outcome, PlannedCell, Status
 from portkit.plan.expand import Emulate, Selection
 from portkit.plan.matrix_format import parse_shape
 from portkit.run.benchmark import Prepared, prepare
@@ -101,12 +116,6 @@ def _state(planned: PlannedCell, lines: list[Line], prepared: Prepared) -> State
     return state_of_today(today[-1:], every[-1][1] if every else None, WORST_FIRST)
 
 
-def keys_of(cell: Cell, prepared: Prepared) -> tuple[str, str]:
-    """Hash of the case's source and digest of the variant's parameters, as they are today."""
-    declaration = prepared.declarations[cell.case]
-    return declaration.source_hash, digest(declaration.variants[cell.variant])
-
-
 def _state_of(planned: PlannedCell, line: Line, prepared: Prepared) -> State:
     if line.status == Status.PASSED.value:
         return State.PASSED
@@ -149,7 +158,8 @@ def has_word(words: Iterable[str], cell: Cell) -> bool:
 
 def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until: float) -> None:
     """Judge cells until the time is over, of the monotonic clock, and add each verdict to the table."""
-    from judging import CONTEXT, Judges, Queue, grouped  # noqa: PLC0415 - loads PyTorch and Triton
+    from judged_groups import GIB, Claims, Queue, grouped  # noqa: PLC0415 - loads PyTorch and Triton
+    from judging import CONTEXT, Judges  # noqa: PLC0415
 
     device = device_of(prepared, chosen.target)
     sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
@@ -162,10 +172,12 @@ def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until
             after = time.monotonic() - begun
             print(f"{after:8.1f} s  {cell.label(Evidence.MEASURED)}: {outcome.status}", file=sys.stderr)
 
-    room = int(0.96 * device.memory_bytes - chosen.workers * CONTEXT)
+    whole = min(0.96 * device.memory_bytes, chosen.memory * GIB)
+    room = int(whole - chosen.workers * CONTEXT)
     groups = grouped(cells, sources, partial(has_word, chosen.last))
+    queue = Queue(room, Claims(chosen.beside)) if chosen.beside else Queue(room)
     try:
-        Judges(Queue(room), add, chosen.workers).run(groups, until - time.monotonic())
+        Judges(queue, add, chosen.workers, limit=chosen.limit).run(groups, until - time.monotonic())
     finally:
         lines.close()
 
@@ -224,6 +236,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run", type=Path, metavar="TABLE", help="judge what is left; where lines are added")
     parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only cells whose label has it")
     parser.add_argument("--last", action="append", default=[], metavar="WORD", help="cells that are judged last")
+    parser.add_argument("--memory", type=float, default=math.inf, metavar="GIB", help="of the GPU, at most")
+    parser.add_argument("--limit", type=seconds, default=300.0, help="seconds a verdict may take (%(default)g)")
+    parser.add_argument(
+        "--beside", type=Path, metavar="FOLDER", help="of two runs on GPUs of one host, each judges what it names first"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="tell each verdict, and when it was known")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--workers", type=int, default=cores, help="processes that judge (one a core)")

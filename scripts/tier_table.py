@@ -15,7 +15,8 @@ from packaging.specifiers import SpecifierSet
 from told import output, seconds
 
 from portkit.errors import ReportError
-from portkit.model import Evidence, Matrix, PlannedCell, Status
+from portkit.model import Cell, Evidence, Matrix, PlannedCell, Status, digest
+from portkit.run.benchmark import Prepared
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE = ROOT / "suite.yaml"
@@ -56,6 +57,12 @@ def expected(planned: PlannedCell, evidence: Evidence, triton: str, matrix: Matr
         if rule.select.matches(planned.cell, evidence) and versions.contains(triton, prereleases=True):
             return rule.status
     return None
+
+
+def keys_of(cell: Cell, prepared: Prepared) -> tuple[str, str]:
+    """Hash of the case's source and digest of the variant's parameters, as they are today."""
+    declaration = prepared.declarations[cell.case]
+    return declaration.source_hash, digest(declaration.variants[cell.variant])
 
 
 def counts(states: Iterable[State], columns: Iterable[State] = State) -> tuple[int, ...]:

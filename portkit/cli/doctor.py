@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ from portkit.run.neighbours.use import Use
 
 PYTORCH_PAGE = "https://pytorch.org/get-started/locally/"
 OLDEST_TRITON = (3, 5)
+_KEEP_BYTECODE = "unset PYTHONDONTWRITEBYTECODE; where torch may not be written to, set PYTHONPYCACHEPREFIX=FOLDER"
 
 _COLOURS = {OK: "green", GAP: "yellow", BLOCKED: "red"}
 
@@ -85,6 +87,7 @@ def examine(facts: Facts) -> Iterator[Check]:
         return
     yield _torch(facts)
     yield from _driver_for_cuda(facts)
+    yield from _bytecode(spec.cached if (spec := util.find_spec("torch")) else None)
     yield _triton(facts)
     yield _triton_owners(metadata.packages_distributions().get("triton", []))
     yield from _backends(facts)
@@ -166,6 +169,20 @@ def _driver_for_cuda(facts: Facts) -> Iterator[Check]:
         found = f"{host['driver']}, too old for {host['toolkit']} of torch, which needs {oldest[0]}.{oldest[1]}"
         remedy = f"update NVIDIA's driver, or install torch's build for an older CUDA: {PYTORCH_PAGE}"
         yield Check("driver for torch's CUDA", GAP, found, remedy)
+
+
+def _bytecode(cached: str | None) -> Iterator[Check]:
+    """Python without compiled modules of torch, as in many an image of a container: each process compiles them anew.
+
+    Args:
+        cached: where Python would keep that of torch.
+    """
+    if cached is None or Path(cached).exists():
+        return
+    writable = sys.pycache_prefix is not None or os.access(Path(cached).parent.parent, os.W_OK)
+    if sys.dont_write_bytecode or not writable:
+        found = "Python keeps none, so that each process compiles torch's sources anew, for seconds"
+        yield Check("bytecode of torch", GAP, found, _KEEP_BYTECODE)
 
 
 def _triton(facts: Facts) -> Check:

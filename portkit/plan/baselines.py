@@ -15,6 +15,9 @@ COMPILE = "compile"
 MAX_AUTOTUNE = "compile_max_autotune"
 """``torch.compile`` that tries configurations on the device; minutes a cell, so in the tier ``full`` alone."""
 
+WITHOUT_COMPILER = (EAGER, "torch")
+"""Baselines that load no compiler. Libraries' modules mostly do, since they import ``torch._dynamo``."""
+
 BUILT_IN = (EAGER, COMPILE, MAX_AUTOTUNE)
 """Baselines that every case has."""
 
@@ -37,6 +40,15 @@ def baselines_of(declared: Sequence[str], tier: str, chosen: Collection[str] | N
     if chosen is not None:
         return tuple(name for name in names if name in chosen)
     return names if tier == "full" else names[:-1]
+
+
+def may_compile(options: Iterable[str]) -> bool:
+    """Whether ``["eager,torch", …]``, as given and not yet checked, names one that loads a compiler.
+
+    Where nothing is said, there is one.
+    """
+    names = {name.strip() for option in options for name in option.split(",")}
+    return not names or not names <= {*WITHOUT_COMPILER, NONE}
 
 
 def parse_baselines(options: Iterable[str], declared: Iterable[str]) -> tuple[str, ...] | None:

@@ -1,9 +1,11 @@
 """Kernel cases and the host, as plain values, read in processes of their own.
 
 Importing a kernel file runs a user's code, torch and Triton, so it happens in
-``python -m portkit.run.introspect``, which forks a process for each case: none sees
-what another imported. A case may print, exit, crash or hang; its answer is a file that
-is there wholly or not at all, so whatever has no answer failed.
+``python -m portkit.run.introspect``, which forks a process for each case, one a core
+at once: none sees what another imported. A case may print, exit, crash or hang; its answer
+is a file that is there wholly or not at all, so whatever has no answer failed. Where one
+ends the process that all are forked from, those without an answer are asked again, one
+after the other, so that it is known which.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ from pydantic import TypeAdapter
 from portkit import errors
 from portkit.errors import CaseError, HostError, PortkitError
 from portkit.model import CaseDeclaration, CaseSource, Host
+
+MOST_AT_ONCE = 16
+"""Processes that read cases, however many cores: each imports what its file does, and may hold a context of the GPU."""
 
 CASE_SECONDS = 120.0
 """Time limit for reading one case, imports of its file included."""
@@ -59,6 +64,7 @@ class Request:
     folder: str
     probe: bool  # whether the host is asked for, too
     seconds: float  # for one case
+    processes: int = 1  # at once
 
 
 @dataclass(frozen=True)
@@ -104,13 +110,16 @@ class _Found:
         """Cases of which nothing is known."""
         return tuple(each for each in sources if each.name not in self.cases and each.name not in self.failures)
 
-    def take_host(self, folder: Path, death: str | None) -> None:
-        """Note the host's answer.
+    def take_host(self, request: Request, death: str | None) -> None:
+        """Note the host's answer; where others that ran beside it may be to blame for its lack, none.
 
         Raises:
             PortkitError: there is none, or a complaint.
         """
+        folder = Path(request.folder)
         answer = _answer(folder, HOST)
+        if answer is None and death and request.processes > 1:
+            return
         if answer is None:
             log = _text(folder, HOST)
             cause = _exit(folder, HOST, log, _START_SECONDS) or death or "it ended early"
@@ -123,7 +132,7 @@ class _Found:
         self.host = answer.host
 
     def take_cases(self, request: Request, death: str | None) -> None:
-        """Note the answer of each case up to the one that a death cut short."""
+        """Note the answer of each case, one after the other up to the one that a death cut short."""
         folder = Path(request.folder)
         for number, source in enumerate(request.sources):
             answer, log = _answer(folder, str(number)), _text(folder, str(number))
@@ -132,6 +141,8 @@ class _Found:
                 self.cases[source.name] = answer.case
             elif answer and answer.complaint:
                 self.failures[source.name] = answer.complaint.error()
+            elif cause is None and request.processes > 1:  # cut short, maybe by another that ran beside it
+                continue
             else:
                 self.failures[source.name] = _dead(source, cause or death or "its process was ended", log)
                 if cause is None:  # the process that all are forked from ended with it
@@ -156,19 +167,26 @@ def introspect(
             be looked at.
         CatalogError: one of ``target_files`` is wrong.
     """
-    found = _Found()
+    found, processes = _Found(), min(MOST_AT_ONCE, len(os.sched_getaffinity(0)))
     with tempfile.TemporaryDirectory(prefix="portkit-") as base:
         while found.host is None or found.left(sources):
             folder = Path(tempfile.mkdtemp(dir=base))
             request = Request(
-                found.left(sources), tuple(target_files), str(folder), probe=found.host is None, seconds=case_seconds
+                found.left(sources),
+                tuple(target_files),
+                str(folder),
+                probe=found.host is None,
+                seconds=case_seconds,
+                processes=processes,
             )
             death = _ask(request)
             if request.probe:
-                found.take_host(folder, death)
-            found.take_cases(request, death)  # one case at least: so this ends
+                found.take_host(request, death)
+            found.take_cases(request, death)
+            processes = 1  # from here on each request settles one case at least, so this ends
         assert found.host is not None
-    return Introspection(found.host, found.cases, found.failures)
+    cases = {each.name: found.cases[each.name] for each in sources if each.name in found.cases}
+    return Introspection(found.host, cases, found.failures)
 
 
 def _ask(request: Request) -> str | None:

@@ -49,12 +49,7 @@ def scan(path: Path) -> tuple[Found, ...]:
     Raises:
         CaseError: the file can't be read, or is not Python.
     """
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except (OSError, SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        place = f"{path}:{line}" if line else str(path)
-        raise CaseError(f"is not Python: {error}", place=place, remedy="mend the file") from None
+    tree = _tree(path)
     functions = dict(_functions(tree))
     kernels = {name for name, node in functions.items() if _is_kernel(node)}
     host = {name: node for name, node in functions.items() if name not in kernels and not _is_device_code(node)}
@@ -62,6 +57,33 @@ def scan(path: Path) -> tuple[Found, ...]:
     named = {name: node for name, node in host.items() if launching.get(name) and not name.endswith(".backward")}
     found = [_found(name, node, launching[name]) for name, node in named.items()]
     return (*found, *(_found(name, functions[name], None) for name in functions if name in kernels))
+
+
+def cases(path: Path) -> tuple[str, ...]:
+    """Names of the kernel cases that a file declares, as far as they are written there: ``KernelCase(name="…")``.
+
+    Raises:
+        CaseError: the file can't be read, or is not Python.
+    """
+    calls = (each for each in ast.walk(_tree(path)) if isinstance(each, ast.Call))
+    made = (each for each in calls if _last_name(each) == "KernelCase")
+    return tuple(dict.fromkeys(name for call in made for name in _case_name(call)))
+
+
+def _case_name(call: ast.Call) -> Iterator[str]:
+    for keyword in call.keywords:
+        match keyword:
+            case ast.keyword(arg="name", value=ast.Constant(value=str(name))):
+                yield name
+
+
+def _tree(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_bytes(), filename=str(path))
+    except (OSError, SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        place = f"{path}:{line}" if line else str(path)
+        raise CaseError(f"is not Python: {error}", place=place, remedy="mend the file") from None
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

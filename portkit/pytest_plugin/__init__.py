@@ -81,7 +81,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="WHICH",
         choices=("auto", "all", "off"),
         default="auto",
-        help="AMD targets whose machine code runs on small shapes in the instruction interpreter: those without a GPU "
+        help="targets whose machine code runs on small shapes in the instruction interpreter: those without a GPU "
         "here (auto), also those with one (all), none (off) (%(default)s)",
     )
     group.addoption(

@@ -7,6 +7,7 @@ closed fails, and so does everything else.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ import pytest
 
 from portkit.errors import PortkitError
 from portkit.model import Evidence, PlannedCell, Record
-from portkit.plan.baselines import parse_baselines
+from portkit.plan.baselines import may_compile, parse_baselines
 from portkit.plan.expand import Emulate, Selection
 from portkit.pytest_plugin import pytest_benchmark
 from portkit.pytest_plugin.display import make_display
@@ -27,7 +28,7 @@ from portkit.pytest_plugin.resume_command import resume_command
 from portkit.pytest_plugin.worst_findings import worst_findings
 from portkit.run.benchmark import Choices, Prepared, Run, default_limits, prepare
 from portkit.run.counters.taking import Choice
-from portkit.run.devices import parse_devices
+from portkit.run.devices import may_have_gpus, parse_devices
 from portkit.run.interrupt import Interruptions
 from portkit.run.jobs import Limits
 from portkit.run.limits import check_seconds, parse_lane_instructions, parse_memory, parse_stages
@@ -66,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[INTERRUPTIONS] = interruptions = Interruptions()
     interruptions.install()
     config.stash[SESSION] = session
-    session.prestart()
+    session.prestart(measuring=may_have_gpus(os.environ) and may_compile(config.getoption("portkit_baselines")))
 
 
 def _check_options(config: pytest.Config) -> Limits:

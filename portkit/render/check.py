@@ -64,14 +64,26 @@ def _group(row: ComparisonRow) -> str:
 # What a file needs
 
 
-def needs_plain(place: str, found: Sequence[Found]) -> str:
-    """What can be checked in a file, each with a command to fill in."""
+def needs_plain(place: str, found: Sequence[Found], cases: Sequence[str] = ()) -> str:
+    """What can be checked in a file, each with a command to fill in.
+
+    Args:
+        place: the file, as it was named.
+        found: its functions and kernels.
+        cases: names of the kernel cases that it declares: those have arguments already.
+    """
     if not found:
         return f"{place}: no function that launches a Triton kernel, and no kernel, is defined here"
     lines = [f"{place}: nothing says with which arguments to call these; fill in one of the commands,"]
     lines += ["or write it into the file as a comment: # portkit: check FUNCTION --arg …", ""]
     for each in found:
         lines += [f"  {each.signature}  line {each.line}, {_what(each)}", f"    portkit check {_command(place, each)}"]
+    if cases:
+        lines += [
+            "",
+            f"Declared as a kernel case: {', '.join(cases)}. Inputs are known there; where the matrix names the file,",
+        ]
+        lines += [f'    pytest --benchmark --portkit-target all -k "{" or ".join(cases)}"']
     return "\n".join(lines)
 
 

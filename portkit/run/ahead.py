@@ -6,7 +6,7 @@ built as for an absent one, many at once, and so is what its input families laun
 process then finds kernels and launchers in Triton's cache. Nothing else is kept but how long
 each build took. A build that fails or hangs is left to its cell, which tells why.
 
-Runs while PyTorch's compiler is loaded, and has ended before the first cell is timed.
+Has ended before the first cell is timed.
 """
 
 from __future__ import annotations

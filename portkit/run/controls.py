@@ -73,8 +73,22 @@ def _one_element_off(check: Check, dtype: torch.dtype, reference: torch.Tensor, 
     right = flat[at].to(torch.float64)
     if dtype is torch.bool:
         return [(right == 0, at)]
-    visible = max(VISIBLE, 4 * torch.finfo(dtype).eps) * (right.abs() + scale) if dtype.is_floating_point else 1
-    return [((right + visible).to(dtype), at)]
+    if not dtype.is_floating_point:
+        return [((right + 1).to(dtype), at)]
+    return [(_rounded_up(right + visible(dtype) * (right.abs() + scale), dtype), at)]
+
+
+def visible(dtype: torch.dtype) -> float:
+    """Relative error of one element that every check of a floating dtype must see."""
+    return max(VISIBLE, 4.0 * float(torch.finfo(dtype).eps))
+
+
+def _rounded_up(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The next numbers of the dtype; rounded down, an error among its subnormals would be less than it should be."""
+    info = torch.finfo(dtype)
+    nearest = values.to(dtype)
+    above = (values + (values.abs() * info.eps).clamp(min=info.smallest_normal * info.eps)).to(dtype)
+    return torch.where(nearest.to(torch.float64) < values, above, nearest)
 
 
 def _rows_swapped(dtype: torch.dtype, reference: torch.Tensor) -> list[Wrong]:

@@ -140,13 +140,20 @@ class _Check:
             self._accepts(name, params)
 
     def figures(self) -> None:
-        for dtype, limit in self.case.limits.items():
-            if not isinstance(limit, int | float) or not 0 < limit < 1:
-                raise self.wrong("limits", f"{limit!r} for {dtype} is no limit", "give a relative error below 1")
-        for shape in (*self.case.shapes, *self.case.small_shapes):
+        shapes = (*self.case.shapes, *self.case.small_shapes)
+        for dtype, own in self.case.limits.items():
+            for limit in [self._call("limits", own, shape) for shape in shapes] if callable(own) else [own]:
+                self._limit(dtype, limit, missing=callable(own))
+        for shape in shapes:
             length = self._call("reduction_length", self.case.reduction_length, shape)
             if type(length) is not int or length < 1:
                 raise self.wrong("reduction_length", f"gives {length!r} for {shape}", "return a positive whole number")
+
+    def _limit(self, dtype: str, limit: object, *, missing: bool) -> None:
+        if missing and limit is None:
+            return
+        if not isinstance(limit, int | float) or not 0 < limit < 1:
+            raise self.wrong("limits", f"{limit!r} for {dtype} is no limit", "give a relative error below 1")
 
     def inputs_by_name(self) -> None:
         """Fields that name inputs, and the parameters of ``reference`` that they must be."""

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from portkit.errors import HostError
 from portkit.model import Device, Evidence, Host, PlannedCell
 
 OPTION = "--portkit-devices"
+
+DRIVERS: Final = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
+"""Files of the drivers: NVIDIA's, AMD's, and that of either in Windows' Linux."""
+
+
+def may_have_gpus(environment: Mapping[str, str]) -> bool:
+    """Whether a driver is here, and its GPUs are not hidden; asks neither driver nor torch, so a guess.
+
+    Args:
+        environment: of this process.
+    """
+    return environment.get("CUDA_VISIBLE_DEVICES") not in ("", "-1") and any(path.exists() for path in DRIVERS)
 
 
 def choose_devices(host: Host, chosen: Collection[int] | None) -> Host:

@@ -2,7 +2,8 @@
 
 Takes a :class:`portkit.plan.cases.Request` as JSON on standard input. It loads torch and
 Triton, runs no user code and asks no driver itself, and forks a process for the host and one for
-each case: so no case sees what another imported, and each may use CUDA or HIP.
+each case, as many at once as it is told: so no case sees what another imported, and each may use
+CUDA or HIP.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ import os
 import select
 import signal
 import sys
+import time
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from portkit.errors import CaseError, HostError, PortkitError
 from portkit.model import CaseSource, Host
-from portkit.plan.cases import ANSWER, HOST, REQUEST, Answer, Complaint
+from portkit.plan.cases import ANSWER, HOST, REQUEST, Answer, Complaint, Request
 from portkit.run.declaration import declare
 from portkit.run.load import load_case
 
@@ -37,10 +42,24 @@ def main() -> None:
     except HostError as error:
         _leave_answer(Path(request.folder, HOST), Answer(complaint=Complaint.of(error)))
         return
+    _answer_all(_asked(request), request.processes)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a process of its own answers."""
+
+    base: Path  # of its files
+    answer: Callable[[], Answer]
+    seconds: float | None = None  # time limit
+
+
+def _asked(request: Request) -> Iterator[Question]:
+    folder = Path(request.folder)
     if request.probe:
-        _apart(Path(request.folder, HOST), lambda: Answer(host=_host(request.target_files)))
+        yield Question(folder / HOST, lambda: Answer(host=_host(request.target_files)))
     for number, source in enumerate(request.sources):
-        _apart(Path(request.folder, str(number)), lambda source=source: read(source), request.seconds)  # type: ignore[misc]
+        yield Question(folder / str(number), partial(read, source), request.seconds)
 
 
 def read(source: CaseSource) -> Answer:
@@ -58,28 +77,64 @@ def read(source: CaseSource) -> Answer:
         ) from error
 
 
-def _apart(base: Path, answer: Callable[[], Answer], seconds: float | None = None) -> None:
-    """Let a forked process answer, and say how it ended."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads: torch and NumPy see to theirs
-        pid = os.fork()
-    if pid == 0:
-        _answer_and_leave(base, answer, seconds)
-    code = _end_of(pid, seconds)
-    base.with_suffix(".exit").write_text(str(code), encoding="utf-8")
+def _answer_all(questions: Iterator[Question], processes: int) -> None:
+    """Let forked processes answer, so many at once."""
+    waiting, children, parent = deque(questions), list[Child](), os.getppid()
+    while waiting or children:
+        while waiting and len(children) < processes:
+            children.append(Child(waiting.popleft()))
+        for child in select.select(children, [], [], _LOOK_SECONDS)[0]:
+            child.note_end()
+            children.remove(child)
+        for child in children:
+            child.end_where_late()
+        if os.getppid() != parent:  # no one waits for the answers
+            os.killpg(0, signal.SIGKILL)
 
 
-def _answer_and_leave(base: Path, answer: Callable[[], Answer], seconds: float | None) -> None:
+class Child:
+    """A forked process that answers.
+
+    Args:
+        question: what it answers.
+    """
+
+    def __init__(self, question: Question) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads: torch and NumPy see to theirs
+            self._pid = os.fork()
+        if self._pid == 0:
+            _answer_and_leave(question)
+        self._base, self._ended = question.base, os.pidfd_open(self._pid)
+        self._until = None if question.seconds is None else time.monotonic() + question.seconds + _GRACE_SECONDS
+
+    def fileno(self) -> int:
+        """What is ready to read when it has ended."""
+        return self._ended
+
+    def note_end(self) -> None:
+        """Say how it ended."""
+        os.close(self._ended)
+        code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        self._base.with_suffix(".exit").write_text(str(code), encoding="utf-8")
+
+    def end_where_late(self) -> None:
+        """Kill it where its own time limit did not end it."""
+        if self._until is not None and time.monotonic() > self._until:
+            os.kill(self._pid, signal.SIGKILL)
+
+
+def _answer_and_leave(question: Question) -> None:
     """In the forked process: leave without a user's exit handlers and threads."""
     try:
-        _print_to(base.with_suffix(".log"))
+        _print_to(question.base.with_suffix(".log"))
         faulthandler.enable()
-        if seconds is not None:
-            faulthandler.dump_traceback_later(seconds, exit=True)
+        if question.seconds is not None:
+            faulthandler.dump_traceback_later(question.seconds, exit=True)
         try:
-            _leave_answer(base, answer())
+            _leave_answer(question.base, question.answer())
         except PortkitError as error:
-            _leave_answer(base, Answer(complaint=Complaint.of(error)))
+            _leave_answer(question.base, Answer(complaint=Complaint.of(error)))
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)
@@ -102,20 +157,6 @@ def _leave_answer(base: Path, answer: Answer) -> None:
     part = base.with_suffix(".part")
     part.write_bytes(ANSWER.dump_json(answer))
     part.rename(base.with_suffix(".json"))
-
-
-def _end_of(pid: int, seconds: float | None) -> int:
-    """Exit code of a forked process, killed where its own time limit did not end it."""
-    parent, left = os.getppid(), None if seconds is None else seconds + _GRACE_SECONDS
-    ended = os.pidfd_open(pid)
-    while not select.select([ended], [], [], _LOOK_SECONDS)[0]:
-        left = None if left is None else left - _LOOK_SECONDS
-        if left is not None and left < 0:
-            os.kill(pid, signal.SIGKILL)
-        if os.getppid() != parent:  # no one waits for the answers
-            os.killpg(0, signal.SIGKILL)
-    os.close(ended)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def import_all() -> None:

@@ -1,7 +1,8 @@
 """Imports PyTorch's compiler once, in the supervisor, for all workers whose baselines compile.
 
-On a GPU host the import took 7 to 10 s, which every worker would spend anew; and meanwhile the
-kernels of the cells are built on the other cores (:mod:`portkit.run.ahead`). It may ask
+On a GPU host the import took 7 to 10 s, which every worker would spend anew. So a supervisor that
+is started for measured cells, before any is known, does it while kernel files are read; another
+does it while the kernels of the cells are built on the other cores (:mod:`portkit.run.ahead`). It may ask
 CUDA whether there is a GPU, and a process that has asked leaves CUDA useless to its forks;
 so NVML is asked instead, and a fork is tried afterwards.
 
@@ -21,16 +22,13 @@ from platformdirs import user_cache_path
 from triton import knobs
 
 from portkit.model import Evidence
-from portkit.plan.baselines import EAGER
+from portkit.plan.baselines import WITHOUT_COMPILER
 from portkit.run.jobs import Chain
 
 OFF = "PORTKIT_NO_PRELOAD"
 """Variable of the environment that switches it off."""
 
 _MODULES = ("torch._dynamo", "torch._inductor.compile_fx")
-_NEED_NONE = (EAGER, "torch")
-"""Baselines that load no compiler. Libraries' modules mostly do, since they import ``torch._dynamo``."""
-
 _FOR_THE_IMPORT = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     "TORCH_WARM_POOL": "0",  # no processes that compile, here
@@ -42,7 +40,7 @@ def is_wanted(chains: Sequence[Chain]) -> bool:
     if os.environ.get(OFF):
         return False
     measured = [own for chain in chains for job in chain if job.evidence is Evidence.MEASURED for own in job.by_case()]
-    compiling = [job for job in measured if set(job.baselines).difference(_NEED_NONE)]
+    compiling = [job for job in measured if set(job.baselines).difference(WITHOUT_COMPILER)]
     return sum(len(job.cells) for job in compiling) > 1
 
 

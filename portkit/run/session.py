@@ -7,6 +7,7 @@ a process happens elsewhere.
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import secrets
 import socket
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from portkit.model import (
     INTERPRETER,
@@ -51,6 +52,9 @@ from portkit.run.limits import LANE_INSTRUCTIONS
 from portkit.run.probes import unprobed
 from portkit.run.processes import MARK, describe_exit, end_processes
 from portkit.run.scrub import tail
+
+COMPILER: Final = "--compiler"
+"""Has a supervisor load PyTorch's compiler before it is asked for anything."""
 
 _MOST_FAILED_STARTS = 3
 _IDLE_SECONDS = 1.0
@@ -102,6 +106,14 @@ def _house(source: CaseSource) -> str:
     return str(Path(source.path).parent) if source.path else (source.module or source.name).partition(".")[0]
 
 
+class Kind(enum.Enum):
+    """Kinds of supervisors."""
+
+    COMMON = enum.auto()  # builds, emulates, and measures where there is none for it
+    INTERPRETING = enum.auto()  # with Triton's interpreter on
+    MEASURING = enum.auto()  # has PyTorch's compiler loaded from the start
+
+
 class Session:
     """Supervisors at work on the cells of a run.
 
@@ -112,11 +124,18 @@ class Session:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._links: dict[bool, _Link] = {}
+        self._links: dict[Kind, _Link] = {}
 
-    def prestart(self) -> None:
-        """Start loading torch and Triton now, before the cells are known."""
-        self._link(interpret=False)
+    def prestart(self, *, measuring: bool = False) -> None:
+        """Start loading torch and Triton now, before the cells are known.
+
+        Args:
+            measuring: whether PyTorch's compiler, too, in a supervisor of its own: it takes seconds, and
+                what builds and emulates is better off without.
+        """
+        self._link(Kind.COMMON)
+        if measuring:
+            self._link(Kind.MEASURING)
 
     def results(
         self,
@@ -151,13 +170,13 @@ class Session:
     def _phase(
         self, chains: Sequence[Chain], limits: Limits, watch: Watch | None, probes: Sequence[Job] = ()
     ) -> Iterator[CellResult | DeviceProbe]:
-        by_kind: dict[bool, list[Chain]] = defaultdict(list)
+        by_kind: dict[Kind, list[Chain]] = defaultdict(list)
         for chain in chains:
-            by_kind[chain[0].evidence is Evidence.INTERPRETED].append(chain)
+            by_kind[self._kind(chain[0].evidence)].append(chain)
         active = []
-        for interpret, group in by_kind.items():
-            link = self._link(interpret=interpret)
-            link.ask(tuple(group), limits, watch, () if interpret else tuple(probes))
+        for kind, group in by_kind.items():
+            link = self._link(kind)
+            link.ask(tuple(group), limits, watch, () if kind is Kind.INTERPRETING else tuple(probes))
             active.append(link)
         while active:
             ready = wait([link.connection for link in active], timeout=_IDLE_SECONDS)
@@ -169,16 +188,24 @@ class Session:
                 if link.done:
                     active.remove(link)
 
-    def _link(self, *, interpret: bool) -> _Link:
-        if interpret not in self._links:
-            self._links[interpret] = _Link(interpret=interpret)
-        return self._links[interpret]
+    def _kind(self, evidence: Evidence) -> Kind:
+        """Which supervisor serves cells of such evidence."""
+        if evidence is Evidence.INTERPRETED:
+            return Kind.INTERPRETING
+        if evidence is Evidence.MEASURED and Kind.MEASURING in self._links:
+            return Kind.MEASURING
+        return Kind.COMMON
+
+    def _link(self, kind: Kind) -> _Link:
+        if kind not in self._links:
+            self._links[kind] = _Link(kind)
+        return self._links[kind]
 
 
-def _environment(*, interpret: bool) -> dict[str, str]:
+def _environment(kind: Kind) -> dict[str, str]:
     """Ours, with Triton's interpreter on, or off as far as host code can see."""
     rest = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    return rest | {"TRITON_INTERPRET": "1"} if interpret else rest
+    return rest | {"TRITON_INTERPRET": "1"} if kind is Kind.INTERPRETING else rest
 
 
 Key = tuple[Evidence, Cell]
@@ -187,9 +214,10 @@ Key = tuple[Evidence, Cell]
 class _Link:
     """A supervisor process and the cells it still owes."""
 
-    def __init__(self, *, interpret: bool) -> None:
+    def __init__(self, kind: Kind) -> None:
         self._mark = secrets.token_hex(8)
-        self._environment = _environment(interpret=interpret) | {MARK: self._mark}
+        self._environment = _environment(kind) | {MARK: self._mark}
+        self._options = [COMPILER] if kind is Kind.MEASURING else []
         self._chains: tuple[Chain, ...] = ()
         self._probes: dict[str, Job] = {}  # by device, those it still owes
         self._owed: dict[Key, None] = {}
@@ -247,7 +275,7 @@ class _Link:
         ours, theirs = socket.socketpair()
         self._log: IO[bytes] = tempfile.TemporaryFile(prefix="portkit-supervisor-")  # noqa: SIM115  # closed in close()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "portkit.run.supervisor", str(theirs.fileno())],
+            [sys.executable, "-m", "portkit.run.supervisor", str(theirs.fileno()), *self._options],
             pass_fds=[theirs.fileno()],
             env=self._environment,
             stdin=subprocess.DEVNULL,

@@ -61,6 +61,7 @@ from portkit.run.preload import OFF, is_wanted, load_compiler
 from portkit.run.probes import unprobed
 from portkit.run.processes import describe_exit, end_with_parent, resident_bytes
 from portkit.run.scrub import scrub, tail
+from portkit.run.session import COMPILER
 from portkit.run.shim import answers_for
 from portkit.run.worker import work  # loads torch and Triton, once for all workers
 
@@ -567,10 +568,17 @@ def _warm_up() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve requests from the session at the other end of the given file descriptor."""
+    """Serve requests from the session at the other end of the given file descriptor.
+
+    Args:
+        arguments: the descriptor; then :data:`~portkit.run.session.COMPILER`, or files with requests that
+            an earlier life of this process left.
+    """
     parent = Connection(int(arguments[0]))
     _warm_up()
-    taken_over = [_left_over(Path(name)) for name in arguments[1:]]
+    if COMPILER in arguments and not os.environ.get(OFF) and not load_compiler():
+        _start_over(arguments[0])
+    taken_over = [_left_over(Path(name)) for name in arguments[1:] if name != COMPILER]
     for request in itertools.chain(taken_over, _requests(parent.recv)):
         with contextlib.suppress(EOFError, BrokenPipeError):
             parent.send(Ready())
@@ -595,12 +603,18 @@ def _fork_silent(parent: Connection, work: Callable[[], None]) -> BaseProcess:
     return process
 
 
-def _start_over(parent: str, request: Request) -> NoReturn:
+def _start_over(parent: str, *requests: Request) -> NoReturn:
     """Become a supervisor that has not loaded the compiler: CUDA would refuse every worker of this one."""
+    left = [_leave(request) for request in requests]
+    command = [sys.executable, "-m", "portkit.run.supervisor", parent, *left]
+    os.execve(sys.executable, command, {**os.environ, OFF: "1"})
+
+
+def _leave(request: Request) -> str:
+    """Keep a request for the next life of this process; the file."""
     with tempfile.NamedTemporaryFile(prefix="portkit-request-", delete=False) as left:
         left.write(pickle.dumps(request))
-    command = [sys.executable, "-m", "portkit.run.supervisor", parent, left.name]
-    os.execve(sys.executable, command, {**os.environ, OFF: "1"})
+    return left.name
 
 
 def _left_over(path: Path) -> Request:

@@ -30,7 +30,7 @@ def prepared(*cells, evidence=Evidence.MEASURED, tier="full"):
 
 
 def options(**given):
-    return Namespace(**{"report": [], "kernel": [], "own": False, "processes": 1, "seconds": 60.0, **given})
+    return Namespace(**{"report": [], "kernel": [], "k": [], "own": False, "processes": 1, "seconds": 60.0, **given})
 
 
 def test_variants_are_called_once_and_only_what_compiles(script):
@@ -38,6 +38,10 @@ def test_variants_are_called_once_and_only_what_compiles(script):
     found = [(task.baseline, task.cell) for task in script.tasks(plan, options(kernel=["softmax"]))]
     assert found == [(name, each) for each in (cell(), cell(rows=8)) for name in ("compile", "compile_max_autotune")]
     assert len(script.tasks(plan, options())) == 6
+    assert [task.cell for task in script.tasks(plan, options(k=["-8x1000-", "other["]))] == [
+        *[cell(rows=8)] * 2,
+        *[cell("other")] * 2,
+    ]
     assert {task.baseline for task in script.tasks(prepared(cell(), tier="quick"), options())} == {"compile"}
 
 

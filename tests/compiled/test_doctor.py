@@ -104,6 +104,38 @@ def test_two_owners_of_triton(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("there", "writes", "prefix", "gap"),
+    [
+        (False, False, None, True),
+        (True, False, None, False),
+        (False, True, None, False),
+        (False, False, "/elsewhere", True),
+    ],
+)
+def test_python_that_keeps_no_bytecode_of_torch(tmp_path, monkeypatch, there, writes, prefix, gap):
+    cached = tmp_path / "torch" / "__pycache__" / "__init__.cpython-312.pyc"
+    make(tmp_path, "torch/__init__.py")
+    if there:
+        make(tmp_path, cached.relative_to(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", not writes)
+    monkeypatch.setattr(sys, "pycache_prefix", prefix)
+    found = list(doctor._bytecode(str(cached)))
+    assert [each.state for each in found] == [doctor.GAP] * gap
+    assert all("PYTHONDONTWRITEBYTECODE" in each.remedy for each in found)
+    assert not list(doctor._bytecode(None))
+
+
+def test_a_folder_of_torch_that_nobody_may_write_to_keeps_none(tmp_path, monkeypatch):
+    make(tmp_path, "torch/__init__.py")
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    monkeypatch.setattr(doctor.os, "access", lambda path, mode: False)
+    assert [each.name for each in doctor._bytecode(str(tmp_path / "torch" / "__pycache__" / "x.pyc"))] == [
+        "bytecode of torch"
+    ]
+
+
+@pytest.mark.parametrize(
     ("toolkit", "driver", "old"),
     [
         ("CUDA 13.0", "570.86.10", True),

@@ -144,6 +144,25 @@ def test_no_process_of_a_kernel_file_stays(neighbours):
     assert b"sleep\x00987\x00" not in commands
 
 
+@pytest.mark.parametrize("processes", [1, 3])
+def test_so_many_are_read_at_once(tmp_path, monkeypatch, processes):
+    """Each waits for two others to have begun, and gives up after a second."""
+    waits = """
+import pathlib, time
+folder = pathlib.Path(__file__).parent
+(folder / "begun-{name}").touch()
+until = time.monotonic() + 1
+while len(list(folder.glob("begun-*"))) < 3 and time.monotonic() < until: time.sleep(0.01)
+assert len(list(folder.glob("begun-*"))) == 3
+"""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(processes)))
+    text = (waits + DECLARATION).replace("{{", "{").replace("}}", "}")
+    for name in "xyz":
+        (tmp_path / f"{name}.py").write_text(text.replace("{name}", name))
+    found = introspect([CaseSource(name, path=str(tmp_path / f"{name}.py")) for name in "xyz"], [])
+    assert list(found.cases) == (["x", "y", "z"] if processes == 3 else ["z"])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -8,13 +8,16 @@ import subprocess
 import sys
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import pytest
 
 from portkit.model import CaseSource, Cell, Device, Direction, Evidence, PlannedCell, Status
+from portkit.plan.baselines import may_compile
+from portkit.run import devices
 from portkit.run.jobs import AllDone, Finished, Limits, Ready, Request
 from portkit.run.preload import OFF, is_wanted
-from portkit.run.session import chains_for
+from portkit.run.session import COMPILER, Kind, Session, chains_for
 from portkit.targets.catalog import load_catalog
 
 H200 = Device(0, "NVIDIA H200", "h200", "sm_90", 1, 132, "d0")
@@ -77,27 +80,96 @@ assert set(before) <= set(os.environ) and "torch._inductor.compile_fx" in sys.mo
     assert done.stdout.strip() == str(tmp_path / "portkit" / "inductor")
 
 
-def test_a_supervisor_that_spoiled_the_device_starts_over():
-    code = """
+SPOILS = """
 import sys
 from portkit.run import supervisor
 supervisor.load_compiler = lambda: False
 sys.exit(supervisor.main(sys.argv[1:]))
 """
+
+
+def supervisor(code, *options):
+    """A supervisor as this code starts it, and the other end of its connection."""
     ours, theirs = socket.socketpair()
     env = {name: value for name, value in os.environ.items() if name != OFF}
-    command = [sys.executable, "-c", code, str(theirs.fileno())]
+    command = [sys.executable, "-c", code, str(theirs.fileno()), *options]
     process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env)
     theirs.close()
-    connection = Connection(ours.detach())
-    asked = chains(("eager", "compile"), ("eager", "compile"))
-    connection.send(Request(asked, Limits(1)))
+    return process, Connection(ours.detach())
+
+
+def answers(process, connection, *baselines):
+    """All it says to a request for measured cells of that many cases."""
+    connection.send(Request(chains(*baselines), Limits(1)))
     said = [connection.recv()]
     while not isinstance(said[-1], AllDone):
         said.append(connection.recv())
     connection.close()
     assert process.wait(timeout=60) == 0
-    assert [type(each) for each in said[:2]] == [Ready, Ready]  # once in each life
+    return said
+
+
+@pytest.mark.parametrize(("options", "lives"), [((), 2), ((COMPILER,), 1)])
+def test_a_supervisor_that_spoiled_the_device_starts_over(options, lives):
+    """Before the request where it was to load the compiler at its start; then it says nothing of that life."""
+    said = answers(*supervisor(SPOILS, *options), ("eager", "compile"), ("eager", "compile"))
+    assert [type(each) for each in said].count(Ready) == lives
     finished = {each.result.cell.case: each.result.outcome.status for each in said if isinstance(each, Finished)}
     assert set(finished) == {"case0", "case1"}
     assert set(finished.values()) <= {Status.WORKER_LOST, Status.CAPTURE_FAILED}  # no such device, no such file
+
+
+NOTES = """
+import sys
+from portkit.run import supervisor
+def load():
+    print("loaded", file=sys.stderr, flush=True)
+    return True
+supervisor.load_compiler = load
+sys.exit(supervisor.main(sys.argv[1:]))
+"""
+
+
+def test_one_for_measured_cells_loads_it_before_it_is_asked(capfd):
+    process, connection = supervisor(NOTES, COMPILER)
+    connection.close()
+    assert process.wait(timeout=60) == 0
+    assert capfd.readouterr().err.count("loaded") == 1
+
+
+@pytest.mark.parametrize("measuring", [False, True])
+def test_measured_cells_go_to_the_supervisor_that_was_started_for_them(monkeypatch, measuring):
+    asked = []
+
+    class Link:
+        def __init__(self, kind):
+            self.kind = kind
+            self.done = True
+
+        def ask(self, *request):
+            asked.append(self.kind)
+            raise StopAsyncIteration
+
+    monkeypatch.setattr("portkit.run.session._Link", Link)
+    session = Session(Limits(1))
+    session.prestart(measuring=measuring)
+    for evidence in (Evidence.COMPILED, Evidence.MEASURED):
+        with pytest.raises(StopAsyncIteration):
+            list(session.results(chains(("eager", "compile"), evidence=evidence)))
+    assert asked == [Kind.COMMON, Kind.MEASURING if measuring else Kind.COMMON]
+
+
+@pytest.mark.parametrize(
+    ("options", "compiles"), [([], True), (["none"], False), (["eager", "torch"], False), (["eager,compile"], True)]
+)
+def test_what_a_user_asks_for_tells_whether_it_will_be_needed(options, compiles):
+    assert may_compile(options) is compiles
+
+
+@pytest.mark.parametrize(("visible", "here"), [(None, True), ("1", True), ("", False), ("-1", False)])
+def test_a_driver_tells_that_there_may_be_a_gpu(monkeypatch, tmp_path, visible, here):
+    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    monkeypatch.setattr(devices, "DRIVERS", (Path("/nowhere"), tmp_path))
+    assert devices.may_have_gpus(environment) is here
+    monkeypatch.setattr(devices, "DRIVERS", (Path("/nowhere"),))
+    assert not devices.may_have_gpus(environment)

@@ -68,7 +68,8 @@ def test_every_probe(architecture, tmp_path):
     made = record(Emulated(architecture))
     missing = {"v_mov_b16"} & set(made.refused) if architecture.startswith("gfx1") else set()
     if architecture == "gfx1100":
-        missing |= {name for name in made.refused if name.startswith("s_") and name.endswith(("f32", "i32", "u32"))}
+        types = ("f16", "f32", "i32", "u32")
+        missing |= {name for name in made.refused if name.startswith("s_") and name.endswith(types)}
     assert set(made.refused) == missing, made.refused
     path = tmp_path / "all.vectors"
     write(path, made)

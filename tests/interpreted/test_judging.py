@@ -1,7 +1,8 @@
-"""``scripts/judging.py``: groups of cells in the memory of one device, judged by several processes."""
+"""``scripts/judging.py`` and ``judged_groups.py``: cells judged by several processes in the memory of one device."""
 
 import multiprocessing
 import sys
+import time
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from portkit.errors import HostError
 from portkit.model import CaseSource, Cell, Direction, Status
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+import judged_groups
 import judging
 
 CASE = """
@@ -45,11 +48,11 @@ def cells(shape, dtype="float32", case="doubled"):
 
 
 def group(memory, *, case="a", dtype="float32", last=False):
-    return judging.Group(CaseSource(case), (cells((4, 8), dtype, case)[0],), 1, memory, last)
+    return judged_groups.Group(CaseSource(case), (cells((4, 8), dtype, case)[0],), 1, memory, last)
 
 
 def queue_of(groups, room):
-    queue = judging.Queue(room)
+    queue = judged_groups.Queue(room)
     for each in groups:
         queue.add(each)
     return queue
@@ -57,9 +60,9 @@ def queue_of(groups, room):
 
 def test_each_cell_has_its_verdict_though_a_process_dies(source):
     verdicts = {}
-    both = list(judging.grouped([*cells((4, 8)), *cells((64, 8))], {"doubled": source}))
+    both = list(judged_groups.grouped([*cells((4, 8)), *cells((64, 8))], {"doubled": source}))
     assert [len(each.cells) for each in both] == [4, 4]
-    queue = judging.Queue(1 << 40)
+    queue = judged_groups.Queue(1 << 40)
     judging.Judges(queue, lambda cell, outcome: verdicts.update({cell: outcome.status}), 2, device="cpu").run(both, 120)
     named = [Status.PASSED, Status.WORKER_LOST, Status.WRONG_RESULT, Status.PASSED]
     assert verdicts == dict(zip([*cells((4, 8)), *cells((64, 8))], named * 2, strict=True))
@@ -82,6 +85,69 @@ def test_a_process_that_dies_after_its_last_outcome_is_replaced(monkeypatch):
     assert ours.closed
 
 
+def test_a_process_that_says_nothing_for_too_long_is_ended(monkeypatch):
+    verdicts, queue = [], queue_of([group(3)], 10)
+    queue.waiting[0] = replace(queue.waiting[0], cells=tuple(cells((4, 8))[:2]))
+    judges = judging.Judges(queue, lambda *told: verdicts.append(told), 0, device="cpu", limit=0.01)
+    ended, other = [], object()
+    held = SimpleNamespace(left=deque(), connection=SimpleNamespace(send=lambda group: None))
+    held.end = lambda: ended.append(True)
+    judges._processes[0] = held
+    monkeypatch.setattr(judges, "_start", lambda: other)
+    judges._give()
+    judges._end_late()
+    assert not ended
+    time.sleep(0.02)
+    judges._end_late()
+    assert ended == [True]
+    assert judges._processes == {0: other}
+    assert [(cell.variant, outcome.status) for cell, outcome in verdicts] == [("right", Status.TIMEOUT)]
+    assert [[cell.variant for cell in each.cells] for each in queue.waiting] == [["fatal"]]
+
+
+def test_processes_that_never_begin_end_the_run(monkeypatch):
+    judges = judging.Judges(queue_of([], 10), lambda *told: None, 0, device="cpu")
+
+    def died():
+        ours, theirs = multiprocessing.Pipe()
+        theirs.close()
+        process = SimpleNamespace(kill=lambda: None, join=lambda seconds=None: None, exitcode=1)
+        return judging._Process(process, ours, deque())
+
+    monkeypatch.setattr(judges, "_start", died)
+    judges._processes.update({0: died(), 1: died()})
+    with pytest.raises(HostError, match="before they are asked: its process died, exit code 1"):
+        judges.run([group(3)], 20)
+    assert [each.memory for each in judges._queue.waiting] == [3]
+
+
+def test_of_two_runs_each_judges_what_it_claims(tmp_path):
+    both = [group(1), group(2, dtype="float16"), group(3, case="b")]
+    queues = [judged_groups.Queue(100, judged_groups.Claims(tmp_path / "claims")) for _ in range(2)]
+    for queue in queues:
+        for each in both:
+            queue.add(each)
+    assert queues[0].take(2).memory == 1
+    taken = queues[1].take(2)
+    assert (taken.memory, taken.claimed) == (2, True)
+    assert queues[0].take(3).memory == 3
+    assert queues[1].take(3) is None
+    assert queues[1].waiting == []
+    queues[1].give_back(2)
+    queues[1].add(taken)  # of a process that died
+    assert queues[1].take(4).memory == 2
+    assert (queues[0].room, queues[1].room) == (96, 98)
+
+
+def test_an_autotuner_calls_each_configuration_twice_and_times_the_second(monkeypatch):
+    calls = []
+    monkeypatch.setattr(judging.torch.cuda, "synchronize", lambda: None)
+    times = judging.seconds_of_one_call(lambda: calls.append(time.sleep(0.2 if not calls else 0.01)), (0.5, 0.2, 0.8))
+    assert len(calls) == 2
+    assert len(times) == 3
+    assert 0.01 <= times[0] == times[2] < 0.2
+
+
 def test_a_process_keeps_to_its_kind_and_others_to_theirs():
     groups = [group(1), group(2), group(3, case="b"), group(4, dtype="float16"), group(5, case="b")]
     queue = queue_of(groups, 100)
@@ -94,12 +160,12 @@ def test_a_process_keeps_to_its_kind_and_others_to_theirs():
 
 
 def test_some_processes_take_the_large_ones_and_what_is_huge_waits_for_all_others():
-    queue = queue_of([group(500), group(60), group(40), group(30), group(10), group(15)], 100)
+    queue = queue_of([group(500), group(70), group(40), group(30), group(10), group(15)], 100)
     assert [queue.take(process).memory for process in (0, 1, 2, 3)] == [40, 30, 10, 15]
     assert queue.take(4) is None
     for process in (0, 2, 3):
         queue.give_back(process)
-    assert queue.take(0).memory == 60
+    assert queue.take(0).memory == 70
     queue.give_back(1)
     assert queue.take(1) is None
     queue.give_back(0)
@@ -107,9 +173,9 @@ def test_some_processes_take_the_large_ones_and_what_is_huge_waits_for_all_other
 
 
 def test_small_groups_leave_room_for_a_large_one():
-    queue = queue_of([*(group(15) for _ in range(6)), group(50)], 100)
-    assert [queue.take(process) is None for process in (2, 3, 4, 5)] == [False, False, False, True]
-    assert queue.take(0).memory == 50
+    queue = queue_of([*(group(15) for _ in range(6)), group(65)], 100)
+    assert [queue.take(process) is None for process in (2, 3, 4)] == [False, False, True]
+    assert queue.take(0).memory == 65
 
 
 def test_the_last_wait_for_all_others():
@@ -118,11 +184,11 @@ def test_the_last_wait_for_all_others():
 
 
 def test_what_a_group_needs(source):
-    wanted = judging.needs(source, cells((64, 8))[0])
+    wanted = judged_groups.needs(source, cells((64, 8))[0])
     size = 64 * 8
     assert (wanted.inputs, wanted.outputs, wanted.chain, wanted.reference) == (4 * size, 8 * size, 4 * size, 16 * size)
     assert wanted.rows == 64
-    large = replace(wanted, reference=100 * judging.GIB, rows=10)
-    assert large.shared_reference == 10 * judging.GIB
-    assert replace(large, rows=0).shared_reference == 100 * judging.GIB
-    assert large.memory > 10 * judging.GIB
+    large = replace(wanted, reference=100 * judged_groups.GIB, rows=10)
+    assert large.shared_reference == 10 * judged_groups.GIB
+    assert replace(large, rows=0).shared_reference == 100 * judged_groups.GIB
+    assert large.memory > 10 * judged_groups.GIB

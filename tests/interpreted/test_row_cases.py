@@ -47,9 +47,11 @@ def interpreted(script, text=""):
     return done.stdout.splitlines()
 
 
+@pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_variant_is_right(name):
-    found = [json.loads(line) for line in interpreted("variant_cells.py", json.dumps([[path_of(name), name]]))]
+def test_every_variant_is_right(name, everywhere):
+    asked = json.dumps([[path_of(name), name, everywhere]])
+    found = [json.loads(line) for line in interpreted("variant_cells.py", asked)]
     wrong = [one for one in found if one[2] != ("unsupported" if name == "rms_norm_fp8" else "passed")]
     assert found
     assert wrong == []

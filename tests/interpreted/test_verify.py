@@ -10,7 +10,7 @@ import torch
 from portkit.model import Cell, Direction, KernelCase, Status, Work
 from portkit.run import verify
 from portkit.run.calls import Results
-from portkit.run.controls import controls
+from portkit.run.controls import _one_element_off, controls, visible
 from portkit.run.inputs import hash_tensors
 from portkit.run.reference import Reference
 from portkit.run.verify import Run, Tolerance, compare, judge, root_mean_square
@@ -111,6 +111,10 @@ def test_limit_with_tf32_and_of_integers_and_of_the_case():
     assert "tf32 4.9e-04 x 56" in Tolerance(case(allow_tf32=True), cell()).limit(torch.float32, 0.0, 1.0).rule
     assert Tolerance(case(), cell()).limit(torch.int32, 0.0, 1.0).value == 0.0
     assert Tolerance(case(limits={"float32": 0.01}), cell()).limit(torch.float32, 1.0, 1.0).value == 0.01
+    rule = Tolerance(case(), cell()).limit(torch.float32, 1.0, 1.0)
+    of_shapes = Tolerance(case(limits={"float32": {cell().shape: 0.02}.get}), cell())
+    assert of_shapes.limit(torch.float32, 1.0, 1.0).value == 0.02
+    assert Tolerance(case(limits={"float32": lambda shape: None}), cell()).limit(torch.float32, 1.0, 1.0) == rule
 
 
 def test_right_result_passes_with_all_controls_refused():
@@ -162,6 +166,25 @@ def test_unfused_chain_may_be_inaccurate_but_not_hide_a_wrong_result():
     assert outcome.status is Status.WEAK_CHECK
     assert outcome.message == "the check would let pass: one element off, rows swapped"
     assert verdict.controls["all_zeros"] is True
+
+
+def test_a_result_that_needs_no_excuse_is_judged_though_the_unfused_chain_is_bad():
+    reference = torch.linspace(1, 2, 8, dtype=torch.float64).view(2, 4)
+    coarse = (reference * 1.2).float()
+    verdict, outcome = judge(case(), cell(), run((reference * 1.05).float(), coarse, reference))
+    assert outcome.status is Status.PASSED
+    assert all(verdict.controls.values())
+    assert verdict.outputs[0].limit == 15 / 256
+    assert verdict.outputs[0].rule.endswith("drawn in to 5.9e-02")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float32])
+def test_an_element_is_never_less_off_than_it_should_be(dtype):
+    scale = float(torch.finfo(dtype).smallest_normal) / 90  # its steps are larger than what a check must see
+    ((wrong, at),) = _one_element_off(_SeesOnly(0), dtype, torch.full((4,), scale / 100, dtype=torch.float64), scale)
+    assert at.tolist() == [0]
+    assert wrong.dtype is dtype
+    assert wrong.double().item() >= scale / 100 + visible(dtype) * 1.01 * scale
 
 
 def test_unfused_chain_that_overflows_has_no_error_and_lends_no_tolerance():

@@ -45,7 +45,7 @@ class Session:
     def __init__(self, limits):
         pass
 
-    def prestart(self):
+    def prestart(self, *, measuring=False):
         pass
 
     def close(self):

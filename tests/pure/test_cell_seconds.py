@@ -77,6 +77,25 @@ def test_what_is_left_of_the_time_of_a_whole_report(tmp_path, monkeypatch):
     assert lines["around cells"] == ["7.50", "3.75"]  # 20 s, of which cells took 11 and counters 1.5
 
 
+def test_with_the_time_of_the_command_all_of_it_counts(tmp_path):
+    journal = report(tmp_path)
+    assert "error: " in run(journal.path, "--wall", "30")[0].stderr  # it has no end
+    journal.finish("complete")
+    done, lines = run(journal.path, "--wall", "30")
+    assert lines["around cells"] == ["17.50", "8.75"]
+    assert "2 cells, 12.50 s a cell apart from torch.compile" in done.stdout
+    assert done.returncode == 1
+    assert run(journal.path, journal.path, "--wall", "30")[0].returncode == 2
+
+
+def test_a_run_that_was_broken_off_at_its_counters_tells_nothing(tmp_path):
+    journal = report(tmp_path)
+    journal.append(factories.record(Evidence.MEASURED, run=journal.header, shape=(9, 8), stage_seconds=STAGES))
+    done, _ = run(journal.path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "1 of 3 measured cells have no counters yet" in done.stderr
+
+
 def test_reports_are_summed_up(tmp_path):
     one, two = report(tmp_path / "1").path, report(tmp_path / "2", cells=1).path
     assert "3 cells, 3.75 s a cell" in run(one, two)[0].stdout

@@ -41,6 +41,14 @@ def test_a_file_without_comments_says_what_it_needs(tmp_path, capsys):
     said = capsys.readouterr().err
     assert f"portkit check {path}:launch --arg x=DTYPE[SHAPE]\n" in said
     assert f"portkit check {path}:kernel --arg x=DTYPE[SHAPE]-or-NUMBER --grid BLOCKS" in said
+    assert "kernel case" not in said
+
+
+def test_a_file_of_a_kernel_case_says_how_it_is_run(tmp_path, capsys):
+    path = tmp_path / "some.py"
+    path.write_text(f'{KERNEL}\nmine = KernelCase(name="mine", fused=launch)\n', encoding="utf-8")
+    assert run(path) == 2
+    assert 'pytest --benchmark --portkit-target all -k "mine"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from portkit.plan.check import (
     small_call,
     source_of,
 )
-from portkit.plan.scan import scan
+from portkit.plan.scan import cases, scan
 
 
 @pytest.mark.parametrize(
@@ -150,6 +150,12 @@ def test_a_file_is_searched_without_importing_it(file):
     assert found["outer"].launches == ("kernel",)
     assert found["launch"].signature == "launch(x, eps, out=…)"
     assert [each.name for each in found["Norm.forward"].needs] == ["x"]
+
+
+def test_kernel_cases_of_a_file_are_named(file):
+    assert cases(file) == ()
+    file.write_text('case = KernelCase(name="norm", fused=f)\nmore = [portkit.KernelCase(name="wide"), KernelCase()]\n')
+    assert cases(file) == ("norm", "wide")
 
 
 def test_a_file_that_is_not_python(tmp_path):

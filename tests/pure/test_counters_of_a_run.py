@@ -44,8 +44,8 @@ VARIANTS = ("w4", "w8", "w16")
 class Answering:
     """A session that has measured all cells, on the devices in turn."""
 
-    def __init__(self, failed=(), baselines=("eager",), timed=None, built=None):
-        self._failed, self._build = failed, built or build()
+    def __init__(self, failed=(), baselines=("eager",), timed=None, built=None, spilling=()):
+        self._failed, self._build, self._spilling = failed, built or build(), spilling
         self._timing = timing()
         self._timing = replace(self._timing, baselines=dict.fromkeys(baselines, timed or self._timing.fused))
 
@@ -56,7 +56,8 @@ class Answering:
         for number, (each, job) in enumerate(cells):
             found = result(Evidence.MEASURED, device=job.devices[number % len(job.devices)].device_id)
             status = Status.WRONG_RESULT if each.variant in self._failed else Status.PASSED
-            yield replace(found, cell=each, outcome=Outcome(status), timing=self._timing, build=self._build)
+            built = build(launch(spill=8)) if each.variant in self._spilling else self._build
+            yield replace(found, cell=each, outcome=Outcome(status), timing=self._timing, build=built)
 
     def close(self):
         pass
@@ -114,6 +115,7 @@ def start(tmp_path, profiler):
         baselines=("eager",),
         timed=None,
         built=None,
+        spilling=(),
         **choices,
     ):
         (tmp_path / "matrix.yaml").write_text("version: 1\n")
@@ -130,7 +132,7 @@ def start(tmp_path, profiler):
         run = Run(
             prepared,
             planned,
-            Answering(failed, baselines, timed, built),
+            Answering(failed, baselines, timed, built, spilling),
             chosen,
             interruptions or Interruptions(),
             watch,
@@ -201,6 +203,21 @@ def test_local_memory_is_counted_where_a_measured_kernel_has_some(start, spill, 
     run = start(built=build(launch(spill=spill)))
     run.take_counters()
     assert {each.functions["fused"].local_bytes for each in finish(run).counters.values()} == {known}
+
+
+def test_only_cells_whose_kernels_have_some_pay_for_it(start):
+    watch = Watching()
+    run = start(spilling=("w8",), watch=watch)
+    begun = run._begun
+    run.take_counters()
+    assert begun.progress.ended == {0, 2}  # w4 and w16, in the run that was begun early
+    report = finish(run)
+    variants = {record.keys.cell_key: record.cell.variant for record in report.records}
+    found = {variants[key]: counters.functions["fused"].local_bytes for (key, _), counters in report.counters.items()}
+    assert found == {"w4": None, "w16": None, "w8": 16}
+    assert list(found)[-1] == "w8"
+    done = [each for each, _ in watch.told]
+    assert (done, watch.told[-1]) == (sorted(done), (3, 3))
 
 
 @pytest.mark.parametrize(

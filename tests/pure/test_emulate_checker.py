@@ -67,6 +67,32 @@ def test_halves_of_a_register_that_two_loads_fill(address, early):
     assert ("missing_wait" in kinds) is early
 
 
+@pytest.mark.parametrize(
+    ("use", "early"),
+    [
+        ("ds_store_b16_d16_hi v20, v21", False),
+        ("ds_store_b16 v20, v21", True),
+        ("ds_store_b32 v20, v21", True),
+        ("ds_store_b16_d16_hi v21, v22", True),
+        ("global_store_d16_hi_b16 v20, v21, s[6:7] offset:8", False),
+        ("global_store_b16 v20, v21, s[6:7] offset:8", True),
+        ("v_mov_b16_e32 v10.l, v21.h", False),
+        ("v_mov_b16_e32 v10.l, v21.l", True),
+        ("v_mov_b16_e32 v21.h, v22.l", False),
+        ("v_mov_b16_e32 v21.l, v22.l", True),
+        ("v_add_nc_u32_e32 v10, v21, v22", True),
+        ("global_load_d16_hi_b16 v21, v22, s[4:5]", False),
+    ],
+)
+@pytest.mark.parametrize("architecture", ["gfx1100", "gfx1201"])
+def test_a_half_that_no_load_fills_is_there(architecture, use, early):
+    """Of a register whose low half is still out; code of LLVM since 16-bit registers are its own on RDNA."""
+    before = "v_mov_b32_e32 v20, 0\nv_mov_b32_e32 v21, 0\nv_mov_b32_e32 v22, 0\nv_mov_b32_e32 v10, 0"
+    load, wait = "global_load_d16_b16 v21, v20, s[4:5]", names_of(architecture).wait
+    kinds = found(architecture, f"{before}\n{load}\n{use}\n{wait}", shared=64)
+    assert ("missing_wait" in kinds) is early
+
+
 def test_a_scalar_load_needs_a_wait_for_all(architecture):
     """Scalar loads may end in any order."""
     load = "\n".join(f"{SCALAR_LOAD[architecture]} s{n}, s[4:5], 0x0" for n in (8, 9))

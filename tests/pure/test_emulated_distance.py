@@ -12,7 +12,7 @@ import pytest
 from script_modules import script_module
 
 from portkit.errors import HostError
-from portkit.model import SAMPLES, Evidence
+from portkit.model import SAMPLES, Evidence, Plan, PlannedCell
 from portkit.store.journal import Journal
 
 ULP = 2.0**-23
@@ -75,6 +75,40 @@ def test_equal_outputs_are_no_distance_apart(script, tmp_path, capsys):
     (found,) = apart(script, path)
     assert (found.equal, found.of_limit, found.ulp.tolist()) == (True, 0.0, [0, 0])
     assert script.main([str(path)]) == 0
+
+
+def test_codes_have_no_limit_and_are_to_be_equal(script, tmp_path, capsys):
+    paths = [
+        report(tmp_path / "m", [1.0, 2.0], Evidence.MEASURED, limit=0.0),
+        report(tmp_path / "e", [1.0, 2.0 + 2 * ULP], Evidence.EMULATED, limit=0.0),
+    ]
+    (found,) = apart(script, *paths)
+    assert found.of_limit is None
+    assert script.beyond([found]) == ["softmax"]
+    assert script.beyond(apart(script, report(tmp_path, [1.0], *script.SIDES, limit=0.0))) == []
+
+
+def test_cells_that_were_not_compared_from_the_source_of_today_are_named(script, tmp_path, capsys, monkeypatch):
+    path = report(tmp_path, [1.0], Evidence.MEASURED, Evidence.EMULATED)
+    planned = PlannedCell(factories.cell(), Evidence.EMULATED)
+    other = PlannedCell(factories.cell(variant="w4"), Evidence.EMULATED)
+    out = PlannedCell(factories.cell(variant="w4", dtype="float16"), Evidence.EMULATED, excluded="-")
+
+    def prepared(source_hash, cells, params):
+        declaration = SimpleNamespace(source_hash=source_hash, variants=dict.fromkeys(["w4", "w8"], params))
+        plan = Plan((*cells, out, PlannedCell(factories.cell(), Evidence.COMPILED)), "quick", "0" * 16)
+        return SimpleNamespace(plan=plan, declarations={"softmax": declaration})
+
+    def absent(*today):
+        monkeypatch.setattr(script, "plan", lambda target: prepared(*today))
+        code = script.main(["--check", str(path)])
+        return code, [line for line in capsys.readouterr().out.splitlines() if "not compared" in line]
+
+    params = {"num_warps": 8}
+    assert absent("5" * 16, [planned], params) == (0, [])
+    assert absent("5" * 16, [planned, other], params) == (1, [f"{other.label}: not compared from today's source"])
+    assert absent("6" * 16, [planned], params)[0] == 1
+    assert absent("5" * 16, [planned], {"num_warps": 4})[0] == 1
 
 
 def test_other_inputs_are_not_compared(script, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import os
 import sys
 from pathlib import Path
@@ -12,8 +13,8 @@ import pytest
 from script_modules import script_module
 
 from portkit.errors import ReportError
-from portkit.model import Evidence, Expectation, Outcome, Plan, PlannedCell, Selector, Stage, Status
-from portkit.store.journal import Journal
+from portkit.model import Evidence, Expectation, Outcome, Plan, PlannedCell, Selector, Stage, Status, digest
+from portkit.store.journal import Journal, blob_path
 from portkit.targets.catalog import load_catalog
 
 
@@ -23,6 +24,7 @@ def script():
 
 
 NOW = "5" * 16
+PARAMS = {"num_warps": 8}  # those of the factory's records
 TARGETS = ("mi300x", "a100")
 
 
@@ -40,7 +42,7 @@ def prepared():
     return SimpleNamespace(
         plan=plan,
         matrix=SimpleNamespace(expectations=(gap,)),
-        declarations={"softmax": SimpleNamespace(source_hash=NOW)},
+        declarations={"softmax": SimpleNamespace(source_hash=NOW, variants={"w4": PARAMS, "w8": PARAMS})},
         targets={name: catalog.get(name) for name in TARGETS},
     )
 
@@ -104,15 +106,46 @@ def test_a_table_says_what_its_reports_said(script, prepared, tmp_path):
     assert "missing_wait" in csv.read_text()
 
 
+def test_a_verdict_of_other_parameters_is_an_earlier_one(script, prepared, tmp_path):
+    found = script.read([report(tmp_path, prepared, [PASSED] * 8)])
+    csv = tmp_path / "table.csv"
+    script.write(csv, script.lines(script.states(prepared, found), found, prepared))
+    tuned = {"w4": PARAMS, "w8": {**PARAMS, "block": 64}}
+    changed = SimpleNamespace(
+        **{**vars(prepared), "declarations": {"softmax": SimpleNamespace(source_hash=NOW, variants=tuned)}}
+    )
+    states = script.states(changed, script.read([csv]))
+    assert {each.cell.variant: state for each, state in states.items()} == {
+        "w4": script.State.PASSED,
+        "w8": script.State.EARLIER,
+    }
+    assert {each.cell.variant for each in script.left(states)} == {"w8"}
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_long_parameters_are_read_from_their_blob(script, tmp_path, kept):
+    journal = Journal.create(tmp_path, factories.header())
+    address = journal.store_blob("variant_params", json.dumps(PARAMS).encode())
+    record = factories.record(Evidence.EMULATED, outcome=PASSED, nulls={"timing": "-"}, target="a100")
+    moved = dataclasses.replace(record, variant_params={}, blobs={"variant_params": address})
+    journal.append(moved)
+    journal.finish("complete")
+    if not kept:
+        blob_path(journal.path, address).unlink()
+    ((judged,),) = [each.values() for each in script.read([journal.path]).values()]
+    assert judged.params == (digest(PARAMS) if kept else "")
+
+
 def test_two_versions_of_triton_both_count(script, prepared):
     planned = emulated(prepared)[3]
-    both = [script.Judged("data_race", NOW, triton, "missing_wait") for triton in ("3.7.1", "3.6.0")]
-    found = {planned.cell: {(NOW, each.triton): each for each in both}}
+    params = digest(PARAMS)
+    both = [script.Judged("data_race", NOW, params, triton, "missing_wait") for triton in ("3.7.1", "3.6.0")]
+    found = {planned.cell: {(*each.keys, each.triton): each for each in both}}
     states = script.states(prepared, found)
     assert states[planned] is script.State.WRONG  # the rule is for 3.7 alone
     told = "data_race with Triton 3.7.1: missing_wait; data_race with Triton 3.6.0: missing_wait"
-    assert list(script.wrong(states, found, prepared.declarations)) == [f"{planned.label}: {told}"]
-    assert script.states(prepared, {planned.cell: {(NOW, "3.7.1"): both[0]}})[planned] is script.State.EXPECTED
+    assert list(script.wrong(states, found, prepared)) == [f"{planned.label}: {told}"]
+    assert script.states(prepared, {planned.cell: {(NOW, params, "3.7.1"): both[0]}})[planned] is script.State.EXPECTED
 
 
 def test_a_run_shares_launches_and_leaves_nothing_behind(script, prepared, tmp_path, monkeypatch):

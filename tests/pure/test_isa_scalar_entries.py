@@ -340,6 +340,7 @@ ALONE = {
     "s_cvt_f32_i32": lambda a: F32.bits(float(signed(a, 32))),
     "s_cvt_f32_u32": lambda a: F32.bits(float(a)),
     "s_cvt_f32_f16": lambda a: F32.bits(F16.value(a & 0xFFFF)),
+    "s_cvt_hi_f32_f16": lambda a: F32.bits(F16.value(a >> 16)),
     "s_cvt_i32_f32": to_integer(F32, -(2**31), 2**31 - 1),
     "s_cvt_u32_f32": to_integer(F32, 0, 2**32 - 1),
 }
@@ -361,7 +362,7 @@ def test_floats(architecture, name):
 
 @pytest.mark.parametrize(("architecture", "name"), everywhere(ALONE))
 def test_floats_alone(architecture, name):
-    rows = [(x,) for x in (*FLOATS, *WORDS, *HALVES)]
+    rows = [(x,) for x in (*FLOATS, *WORDS, *HALVES, *(half << 16 & 0xFFFFFFFF for half in HALVES))]
     check_floats(architecture, [f"{name} s14, s8"], rows, ALONE[name], "cvt_i" not in name and "cvt_u" not in name)
 
 

@@ -129,6 +129,8 @@ FIELDS = {
     "direction": ({"directions": ("forward",)}, "directions", "'forward' is no direction", "Direction.FORWARD"),
     "no directions": ({"directions": ()}, "directions", "is empty", "Direction.FORWARD"),
     "function": ({"reference": 3}, "reference", "is no function", "give a function"),
+    "limit of shapes": ({"limits": {"float32": lambda shape: 2.0}}, "limits", "2.0 for float32 is no limit", "below 1"),
+    "no limit": ({"limits": {"float32": None}}, "limits", "None for float32 is no limit", "below 1"),
     "reduction": ({"reduction_length": lambda shape: 0}, "reduction_length", "gives 0 for (8, 8)", "positive"),
     "reduction raises": ({"reduction_length": broken}, "reduction_length", "ZeroDivisionError for (8, 8)", "mend it"),
     "work raises": ({"work": broken}, "work", "ZeroDivisionError for (8, 8), 'float32': division by zero", "mend it"),

@@ -42,8 +42,8 @@ _MOST = {"vmcnt": 63, "loadcnt": 63}
 """Operations that a counter can hold: a wave that would issue one more stalls until the first has ended, and LLVM
 leaves out waits that this makes needless. Of other counters nothing is taken for ended."""
 
-Item: TypeAlias = tuple[File, int] | str | int
-"""A register, shared memory as a whole, or the LDS access of a line."""
+Item: TypeAlias = tuple[File, int] | tuple[File, int, int] | str | int
+"""A register, one half of one (0 the low, 1 the high), shared memory as a whole, or the LDS access of a line."""
 
 Key: TypeAlias = tuple[str, Item]  # counter, what the operation changes
 
@@ -150,16 +150,62 @@ class Event:
     used: Iterable[Item]
 
 
-def event_of(compiled: Compiled, generation: Generation) -> Event:
-    """Taken from the instruction once, since blocks are gone through several times."""
+def events_of(code: Code) -> list[Event]:
+    """Taken from the instructions once, since blocks are gone through several times."""
+    generation = code.program.architecture.generation
+    halved = generation not in CDNA and any(_loads_half(item.instruction) for item in code.compiled)
+    return [_event_of(item, generation, halved) for item in code.compiled]
+
+
+def _event_of(compiled: Compiled, generation: Generation, halved: bool) -> Event:
     mnemonic, uses = compiled.instruction.mnemonic, compiled.uses
     used: set[Item] = {*uses.reads, *uses.writes}
+    changed: set[Item] = {*uses.writes}
+    if halved:
+        halves = list(_halves(compiled))
+        used.update(halves)
+        if _loads_half(compiled.instruction):
+            changed = {half for half in halves if half[:2] in uses.writes}
     if mnemonic in {"s_barrier", "s_barrier_signal"}:
         used.add(SHARED)
-    changed: set[Item] = {*uses.writes}
     if mnemonic.startswith("ds_") and not _CROSSBAR.match(mnemonic):
         changed.add(SHARED)
     return Event(compiled, waits_of(compiled.instruction), issue_of(compiled, generation), changed, used)
+
+
+# -- halves: RDNA's loads of 16 bits leave the other half of their register to whoever has it
+
+
+def _loads_half(instruction: Instruction) -> bool:
+    return "_load_" in instruction.mnemonic and "_d16" in instruction.mnemonic
+
+
+def _halves(compiled: Compiled) -> Iterator[tuple[File, int, int]]:
+    """Halves of registers that an instruction touches: both, but where an operand is one."""
+    named: dict[tuple[File, int], set[int]] = {}
+    for number, text in enumerate(compiled.instruction.operands):
+        if register := parse_register(text, 256):
+            half = register.half if register.half is not None else _half_moved(compiled.instruction.mnemonic, number)
+            for index in register.indices:
+                named.setdefault((register.file, index), set()).update((0, 1) if half is None else (half,))
+    for file, index in {*compiled.uses.reads, *compiled.uses.writes}:
+        yield from ((file, index, half) for half in named.get((file, index), (0, 1)))
+
+
+_HALF = re.compile(r"_d16|_store_b(?:8|16)(?:_|$)")
+
+
+def _half_moved(mnemonic: str, number: int) -> int | None:
+    """The half that a load or store moves to or from an operand; None for addresses and wider data."""
+    if not _HALF.search(mnemonic) or number != _data_operand(mnemonic):
+        return None
+    return int("_d16_hi" in mnemonic)
+
+
+def _data_operand(mnemonic: str) -> int | None:
+    if "_load_" in mnemonic or mnemonic.startswith("buffer_store_"):
+        return 0
+    return 1 if "_store_" in mnemonic else None
 
 
 @dataclass
@@ -221,13 +267,13 @@ def _in_order(out: Out, counter: str, item: Item, event: Event) -> bool:
     """Whether an operation overwrites the target of one that ends before it."""
     issue = event.issue
     ordered = issue is not None and issue.ordered and out.ordered and counter in issue.counters
-    return ordered and item not in _taken(event.compiled)
+    return ordered and (item[:2] if isinstance(item, tuple) else item) not in _taken(event.compiled)
 
 
 def _taken(compiled: Compiled) -> set[tuple[File, int]]:
     """Registers that an operation takes: a load of one half keeps the other, which is there when both have ended."""
     instruction = compiled.instruction
-    if "_load_" not in instruction.mnemonic or "_d16" not in instruction.mnemonic:
+    if not _loads_half(instruction):
         return compiled.uses.reads
     others = (parse_register(text, 256) for text in instruction.operands[1:])
     return {(each.file, index) for each in others if each for index in each.indices}
@@ -253,8 +299,7 @@ class Waits:
 
 def missing_waits(code: Code) -> Waits:
     """Instructions that use a result too early, and barriers that LDS accesses may outlast."""
-    generation = code.program.architecture.generation
-    events = [event_of(item, generation) for item in code.compiled]
+    events = events_of(code)
     states = _states(code, events)
     judged = {
         start: _judge(events[start : code.blocks[start].after], Counters(dict(state)))
@@ -291,8 +336,7 @@ def _judge(events: Iterable[Event], counters: Counters) -> list[tuple[Item, Find
 
 def _loose(code: Code) -> dict[int, frozenset[int]]:
     """LDS accesses that may be out at each barrier, line by line."""
-    generation = code.program.architecture.generation
-    events = [_by_line(event_of(item, generation)) for item in code.compiled]
+    events = [_by_line(event) for event in events_of(code)]
     found: dict[int, frozenset[int]] = {}
     for start, state in _states(code, events).items():
         counters = Counters(dict(state))

@@ -220,6 +220,8 @@ def _number_of(a: Array, b: Array, chosen: Array) -> Array:
 
     NumPy's own fmax and fmin take a signalling NaN for a number in some lanes, by how many there are.
     """
+    if not np.any(np.isnan(chosen)):  # the larger or smaller one is NaN where either is
+        return chosen
     return np.where(np.isnan(a), b, np.where(np.isnan(b), a, chosen))
 
 
@@ -237,9 +239,7 @@ def _settled(a: Array, b: Array, chosen: Array, *, both_negative: bool) -> Array
     """NumPy's choice, but where it is NaN or a zero."""
     if np.minimum.reduce(np.abs(chosen), axis=None, initial=np.inf) > 0:
         return np.asarray(chosen)
-    if np.count_nonzero(np.isnan(chosen)):
-        chosen = _number_of(a, b, chosen)
-    return _zeros_by_sign(chosen, a, b, both_negative)
+    return _zeros_by_sign(_number_of(a, b, chosen), a, b, both_negative)
 
 
 def bf16_to_f32(bits: Array) -> Array:

@@ -103,7 +103,7 @@ def open_profiler(target: Target, *, local: bool = True) -> Profiler:
 def begin_early(targets: Iterable[Target], *, local: bool = False) -> Begun | None:
     """Start the profiler while cells are yet measured, of the first target whose profiler lets their device alone.
 
-    Few kernels have local memory. Where one does, or all is to be counted, another is started in its stead.
+    Few kernels have local memory. Cells where one does have another run.
     """
     for target in targets:
         with contextlib.suppress(HostError, OSError):
@@ -118,13 +118,18 @@ def is_counted(record: Record) -> bool:
 
 
 def take_counters(records: Collection[Record], counting: Counting) -> Iterator[Counters]:
-    """Counters of the cells, each as soon as it is known; fewer where it is stopped."""
-    by_device: dict[str, list[tuple[int, Record]]] = {}
+    """Counters of the cells, each as soon as it is known; fewer where it is stopped.
+
+    Cells whose kernels may have local memory come last on their device, in a run of the profiler of their own:
+    its traffic takes the profiler longer, for every kernel of the run.
+    """
+    groups: dict[tuple[str, bool], list[tuple[int, Record]]] = {}
     for number, record in enumerate(sorted(filter(is_counted, records), key=_order)):
-        by_device.setdefault(_device_of(record, counting).device_id, []).append((number, record))
-    total, done = sum(map(len, by_device.values())), 0
-    for group in by_device.values():
-        yield from _of_device(dict(group), counting, partial(_tell, counting, done, total))
+        local = counting.everything or _may_spill(record)
+        groups.setdefault((_device_of(record, counting).device_id, local), []).append((number, record))
+    total, done = sum(map(len, groups.values())), 0
+    for (_, local), group in sorted(groups.items()):
+        yield from _of_device(dict(group), local, counting, partial(_tell, counting, done, total))
         done += len(group)
 
 
@@ -142,11 +147,13 @@ def _device_of(record: Record, counting: Counting) -> Device:
     return next((device for device in same if device.device_id == record.device_id), same[0])
 
 
-def _of_device(records: Mapping[int, Record], counting: Counting, told: Callable[[int], None]) -> Iterator[Counters]:
+def _of_device(
+    records: Mapping[int, Record], local: bool, counting: Counting, told: Callable[[int], None]
+) -> Iterator[Counters]:
     first = next(iter(records.values()))
     target, device = counting.targets[first.cell.target], _device_of(first, counting)
     try:
-        profiler = open_profiler(target, local=counting.everything or any(map(_may_spill, records.values())))
+        profiler = open_profiler(target, local=local)
     except HostError as error:
         why = f"{error.message}; {error.remedy}"
         nothing = Figures(nulls={FUNCTIONS: why})

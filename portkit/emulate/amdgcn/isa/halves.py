@@ -102,9 +102,10 @@ def by_overflow_mode(
 
     def step(machine: Machine) -> None:
         modes = machine.fp16_overflow[machine.select]
-        if modes.any() != modes.all():
+        some = modes.any()
+        if some and not modes.all():
             raise Unsupported("waves of different overflow modes", decoder.instruction.site)
-        (held if modes.any() else plain)(machine)
+        (held if some else plain)(machine)
 
     return step
 

@@ -314,6 +314,10 @@ def _pack(low_half: int, high_half: int) -> Callable[[Array, Array], Array]:
     return operation
 
 
+def _upper_half(a: Array) -> Array:
+    return np.asarray(np.asarray(a >> np.uint32(16)).astype(np.uint16)).view(np.float16).astype(np.float32)
+
+
 def _bit_mask(a: Array, b: Array) -> Array:
     return np.asarray(((np.uint32(1) << (a & _31)) - np.uint32(1)) << (b & _31))
 
@@ -407,6 +411,7 @@ _FLOAT: dict[str, tuple[str, Any]] = {
     "cvt_f32_i32": ("F32 = I32", lambda x: np.asarray(x).astype(np.float32)),
     "cvt_f32_u32": ("F32 = U32", lambda x: np.asarray(x).astype(np.float32)),
     "cvt_f32_f16": ("F32 = F16", lambda x: np.asarray(x).astype(np.float32)),
+    "cvt_hi_f32_f16": ("F32 = U32", _upper_half),
     "cvt_i32_f32": ("U32 = F32", floats.to_integer(-(2**31), 2**31 - 1)),
     "cvt_u32_f32": ("U32 = F32", floats.to_integer(0, 2**32 - 1)),
 }
