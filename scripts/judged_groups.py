@@ -186,19 +186,20 @@ class Queue:
         return None
 
     def _choose(self, process: int) -> Group | None:
-        small = [each for each in self.waiting if each.memory <= LARGE * self.whole]
-        large = [each for each in self.waiting if LARGE < each.memory / self.whole <= HUGE]
-        large.sort(key=lambda each: (each.last, -each.memory))
+        turn = [each for each in self.waiting if each.last == self.waiting[0].last]
+        small = [each for each in turn if each.memory <= LARGE * self.whole]
+        large = [each for each in turn if LARGE < each.memory / self.whole <= HUGE]
+        large.sort(key=lambda each: -each.memory)
         if small and process >= FOR_LARGE:
             return self._of_kind(process, small, kept=self.whole * HUGE if large and not self._has_large() else 0)
-        return self._first(large) or self._first(small) or (None if small or large else self._first(self.waiting))
+        return self._first(large) or self._first(small) or (None if small or large else self._first(turn))
 
     def _has_large(self) -> bool:
         return any(each.memory > LARGE * self.whole for each in self.held.values())
 
     def _of_kind(self, process: int, small: list[Group], kept: float) -> Group | None:
         """Of the kind that the process keeps to, of one that none keeps to, or the first."""
-        fitting = [each for each in small if each.memory <= self.room - kept and each.last == small[0].last]
+        fitting = [each for each in small if each.memory <= self.room - kept]
         taken = {kind for other, kind in self.kinds.items() if other != process}
         own = [each for each in fitting if each.kind == self.kinds.get(process)]
         new = [each for each in fitting if each.kind not in taken]

@@ -83,9 +83,11 @@ class Judges:
                 if added:
                     self._queue.add(added)
                 self._give()
-                if not added and not self._queue.held:
+                if not (added or self._queue.held or self._queue.waiting):
                     return
-                self._wait(0.0 if added else min(until, self._first_limit()) - time.monotonic())
+                # Nothing is held while something waits where a process died before it was given that.
+                asked = self._queue.held and not added
+                self._wait(min(until, self._first_limit()) - time.monotonic() if asked else 0.0)
                 self._end_late()
         finally:
             for process in self._processes.values():

@@ -319,6 +319,7 @@ class _Link:
         for evidence, cell in self._hopeless():
             yield from self._settle(CellResult(cell, evidence, Outcome(Status.WORKER_LOST, Stage.RUN, message)))
         if self._owed:
+            self._options = []  # what it was to load early may have ended it
             self._start()
             self._send()
         else:

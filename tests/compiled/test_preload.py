@@ -137,6 +137,24 @@ def test_one_for_measured_cells_loads_it_before_it_is_asked(capfd):
     assert capfd.readouterr().err.count("loaded") == 1
 
 
+def test_one_that_dies_of_what_it_loads_early_is_replaced_by_one_that_does_not(monkeypatch):
+    popen, commands = subprocess.Popen, []
+
+    def start(command, **options):
+        commands.append(command)
+        dies = [sys.executable, "-c", "import os; os.abort()"]
+        return popen(dies if COMPILER in command else command, **options)
+
+    monkeypatch.setattr("portkit.run.session.subprocess.Popen", start)
+    session = Session(Limits(1))
+    session.prestart(measuring=True)
+    said = [result.outcome.message for result in session.results(chains(("eager",), ("eager",)))]
+    session.close()
+    assert [COMPILER in command for command in commands] == [False, True, False]
+    assert len(said) == 2
+    assert not any("the supervisor ended" in message for message in said)
+
+
 @pytest.mark.parametrize("measuring", [False, True])
 def test_measured_cells_go_to_the_supervisor_that_was_started_for_them(monkeypatch, measuring):
     asked = []

@@ -121,6 +121,16 @@ def test_processes_that_never_begin_end_the_run(monkeypatch):
     assert [each.memory for each in judges._queue.waiting] == [3]
 
 
+def test_a_group_is_judged_though_its_only_process_dies_before_it_is_given_it(source, monkeypatch):
+    verdicts = {}
+    queue = queue_of(judged_groups.grouped(cells((4, 8))[:1], {"doubled": source}), 1 << 40)
+    judges = judging.Judges(queue, lambda cell, outcome: verdicts.update({cell: outcome.status}), 1, device="cpu")
+    judges._processes[0].process.kill()
+    judges._processes[0].process.join()
+    judges.run((), 120)
+    assert list(verdicts.values()) == [Status.PASSED]
+
+
 def test_of_two_runs_each_judges_what_it_claims(tmp_path):
     both = [group(1), group(2, dtype="float16"), group(3, case="b")]
     queues = [judged_groups.Queue(100, judged_groups.Claims(tmp_path / "claims")) for _ in range(2)]
@@ -180,7 +190,18 @@ def test_small_groups_leave_room_for_a_large_one():
 
 def test_the_last_wait_for_all_others():
     queue = queue_of([group(1, last=True), group(9), group(20), group(40, last=True)], 100)
-    assert [queue.take(process).memory for process in (0, 2, 2, 1)] == [20, 9, 1, 40]
+    assert [queue.take(process).memory for process in (0, 1, 2, 3)] == [20, 9, 1, 40]
+
+
+def test_a_large_one_that_is_last_waits_for_small_and_huge_ones():
+    queue = queue_of([group(40, last=True), group(8), group(9), group(90)], 100)
+    assert [queue.take(process).memory for process in (0, 1)] == [8, 9]
+    assert queue.take(2) is None  # the huge one is next, alone
+    queue.give_back(0)
+    queue.give_back(1)
+    assert queue.take(0).memory == 90
+    queue.give_back(0)
+    assert queue.take(0).memory == 40
 
 
 def test_what_a_group_needs(source):
