@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from ptx_text import empty, finds, launch, load, passes, store, text, words
 
+from portkit.emulate.ptx.isa.wgmma import Chain
+from portkit.emulate.ptx.launch import load as code_of
 from portkit.emulate.ptx.matrix.formats import FORMATS
 from portkit.emulate.ptx.tensormap import Element, TensorMap
 
@@ -320,6 +322,14 @@ def test_a_tensor_reduction_combines(name, function):
     assert np.array_equal(target, function(before, values.reshape(16, 8)))
 
 
+def test_a_box_of_no_elements_brings_no_bytes():
+    lines = "mov.u32 %r70, 0; mov.u32 %r71, 0;\n@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r63], 512;\n"
+    kernel, buffers = tensor_launch(
+        lines + f"@%p0 {BULK}\n" + WAIT, matrix_map(20, 32, (0, 16)), empty(128), random_words(20, 32)
+    )
+    finds(kernel, "deadlock", *buffers)
+
+
 def test_multicast_is_refused():
     lines = "mov.u32 %r70, 0; mov.u32 %r71, 0; mov.u16 %h0, 3;\n"
     op = BULK.replace("bytes [", "bytes.multicast::cluster [").replace("[%r63];", "[%r63], %h0;")
@@ -335,13 +345,16 @@ FENCE, COMMIT = "wgmma.fence.sync.aligned;\n", "wgmma.commit_group.sync.aligned;
 PROXY, ENDED = "fence.proxy.async.shared::cta;\n", "wgmma.wait_group.sync.aligned 0;\n"
 
 
-def product(*, fence=FENCE, commit=COMMIT, wait=ENDED, proxy=PROXY, more=""):
+MMA = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {words(10, 4)}, {words(0, 4)}, "
+
+
+def product(*, fence=FENCE, again="", commit=COMMIT, wait=ENDED, proxy=PROXY, more=""):
     """m64n8k16 of float16: A in registers, B in shared memory in rows of 32 bytes."""
     lines = load(0, 0, 4) + load(1, 10, 4) + "mov.u32 %r60, tile; shl.b32 %r61, %r90, 2; add.u32 %r62, %r60, %r61;\n"
     lines += "setp.lt.u32 %p1, %r90, 64; mul.wide.u32 %rd30, %r90, 4; add.u64 %rd31, %rd2, %rd30;\n"
     lines += "@%p1 ld.global.b32 %r40, [%rd31];\n@%p1 st.shared.b32 [%r62], %r40;\n" + proxy + "bar.sync 0;\n"
     lines += f"shr.u32 %r64, %r60, 4; cvt.u64.u32 %rd32, %r64; or.b64 %rd32, %rd32, {8 << 16 | 16 << 32};\n" + fence
-    lines += f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {words(10, 4)}, {words(0, 4)}, %rd32, 1, 1, 1, 0;\n"
+    lines += MMA + "%rd32, 1, 1, 1, 0;\n" + again
     return text(lines + commit + more + wait + store(3, 10, 4), threads=128, shared=1024)
 
 
@@ -361,6 +374,36 @@ def test_a_product_of_a_warpgroup():
         x = placed(a[own].view(np.float16).reshape(32, 4, 2).astype(float), 2, 16)
         expected = results(x @ y.T).astype(np.float32) + c[own].view(np.float32)
         assert np.array_equal(found[own].view(np.float32), expected)
+
+
+@pytest.mark.parametrize(
+    ("again", "chained", "times"),
+    [
+        ("add.u64 %rd33, %rd32, 0;\n" + MMA + "%rd33, 1, 1, 1, 0;\n", 2, 2),  # a descriptor is computed between
+        ("setp.lt.u32 %p2, %r90, 32;\n" + MMA + "%rd32, %p2, 1, 1, 0;\n", 2, 2),  # one warp adds, others begin anew
+        ("add.u64 %rd32, %rd32, 0;\n" + MMA + "%rd32, 1, 1, 1, 0;\n", 1, 2),  # the first needs what is written
+        (MMA + "%rd32, 0, 1, 1, 0;\n", 1, 1),
+        (MMA + "%rd32, 1, -1, 1, 0;\n", 1, 0),
+        (COMMIT + MMA + "%rd32, 1, 1, 1, 0;\n", 1, 2),
+    ],
+)
+def test_products_behind_each_other_may_run_as_one(again, chained, times):
+    a, c, b, found = wgmma_operands()
+    once, kernel = empty(128, 4), product(again=again)
+    passes(product(), a, np.zeros_like(c), b, once)
+    passes(kernel, a, c, b, found)
+    adds = MMA + "%rd32, 0" not in again
+    expected = times * once.view(np.float32) + adds * c.view(np.float32)
+    if "%p2" in again:
+        expected[32:] = once.view(np.float32)[32:]
+    assert np.array_equal(found.view(np.float32), expected)
+    steps = [item.step for item in code_of(kernel).compiled if isinstance(item.step, Chain)]
+    assert max(len(step.products) for step in steps) == chained
+
+
+def test_a_product_in_a_chain_is_named_where_it_lacks_a_fence():
+    again = "mov.b32 %r3, 0;\n" + MMA + "%rd32, 1, 1, 1, 0;\n"
+    finds(product(again=again), "since the last wgmma.fence", *wgmma_operands())
 
 
 @pytest.mark.parametrize(
@@ -393,9 +436,10 @@ def test_other_architectures_have_no_wgmma():
 
 
 STORED = "tcgen05.wait::st.sync.aligned;\n"
+TENSOR_MMA = "@%p0 tcgen05.mma.cta_group::1.kind::f16 [%r80], %rd33, %rd34, %r83, "
 
 
-def tensor_memory(*, stored=STORED, committed=True, waited=True, freed=True, fence=PROXY):
+def tensor_memory(*, stored=STORED, again="", committed=True, waited=True, freed=True, fence=PROXY):
     """m128n8k16 of float16 by a block of 128 threads: A and B in shared memory, D starts from registers."""
     lines = BARRIER.replace("4096", "6144") + "setp.lt.u32 %p3, %r90, 32;\n"
     lines += "@%p3 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r63+8], 32;\nbar.sync 0;\n"
@@ -410,7 +454,7 @@ def tensor_memory(*, stored=STORED, committed=True, waited=True, freed=True, fen
     lines += f"or.b64 %rd33, %rd32, {128 << 16 | 8 << 32 | 1 << 46}; add.u64 %rd34, %rd32, 256;\n"
     lines += f"or.b64 %rd34, %rd34, {8 << 16 | 8 << 32 | 1 << 46};\n"
     lines += f"setp.eq.u32 %p5, %r90, %r90; mov.b32 %r83, {1 << 4 | 1 << 17 | 8 << 24};\n"
-    lines += "@%p0 tcgen05.mma.cta_group::1.kind::f16 [%r80], %rd33, %rd34, %r83, %p5;\n"
+    lines += TENSOR_MMA + "%p5;\n" + again
     if committed:
         lines += "@%p0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r63];\n"
     lines += WAIT if waited else ""
@@ -433,6 +477,23 @@ def test_a_product_in_tensor_memory():
     x = a.view(np.float16).reshape(128, 16).astype(float)
     y = np.concatenate(b.view(np.float16).reshape(2, 8, 8).astype(float), axis=1)
     assert np.array_equal(found.view(np.float32), (x @ y.T).astype(np.float32) + c.view(np.float32))
+
+
+@pytest.mark.parametrize(("again", "times", "adds"), [("%p5", 2, 1), ("!%p5", 1, 0), ("%p6", 2, 1)])
+def test_products_of_several_blocks_run_as_one(again, times, adds):
+    """With %p6, the first block's second product adds, and the others' begin anew."""
+    b = halves(64, seed=1)
+    a = np.concatenate([halves(128, 8, seed=seed) for seed in range(3)])
+    c = np.random.default_rng(3).integers(-9, 9, (384, 8)).astype(np.float32)
+    found = empty(384, 8)
+    kernel = tensor_memory(again="setp.eq.u32 %p6, %r91, 0;\n" + TENSOR_MMA + again + ";\n")
+    passes(kernel, a, c.view(np.uint32), b, found, blocks=3)
+    x = a.view(np.float16).reshape(384, 16).astype(float)
+    y = np.concatenate(b.view(np.float16).reshape(2, 8, 8).astype(float), axis=1)
+    expected = times * (x @ y.T) + adds * c
+    if again == "%p6":
+        expected[128:] = (x @ y.T)[128:]
+    assert np.array_equal(found.view(np.float32), expected.astype(np.float32))
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,8 @@ class ByteStore:
             self._u16[at >> 1] = words[:, 0].astype(np.uint16)
         elif size == 16 and not bits:
             self._rows[at >> 4] = words
+        elif size == 8 and not bits & 7:
+            self._u64[at >> 3] = np.ascontiguousarray(words).view(np.uint64)[:, 0]
         else:
             for word in range(size // 4):
                 self._u32[(at >> 2) + word] = words[:, word]

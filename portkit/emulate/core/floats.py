@@ -17,8 +17,8 @@ Array: TypeAlias = NDArray[Any]
 
 SMALLEST_NORMAL = np.float32(2.0**-126)
 
-_HALF_OF_FLOAT32 = 0x1000_0000
-"""The 29 bits that float64 has more than float32, where they say exactly one half."""
+_HALF_OF_FLOAT32, _BEHIND_FLOAT32 = 0x1000_0000, 0x1FFF_FFFF
+"""The 29 bits that float64 has more than float32: where they say exactly one half, and all of them."""
 
 
 def to_odd(total: Array, error: Array, where: Array) -> Array:
@@ -42,10 +42,20 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     product = np.asarray(np.multiply(a, b, dtype=np.float64))
     addend = np.asarray(c, np.float64)
     total = np.asarray(product + addend)
-    risky = (total.view(np.int64) & 0x1FFF_FFFF) == _HALF_OF_FLOAT32
+    risky = (total.view(np.int64) & _BEHIND_FLOAT32) == _HALF_OF_FLOAT32
     risky |= np.abs(total) < SMALLEST_NORMAL
-    if risky.any() and (risky := risky & (total != 0)).any():  # a zero is exact
+    if np.count_nonzero(risky) and (risky := risky & (total != 0)).any():  # a zero is exact
         total = to_odd(total, _lost(product, addend, total), risky)
+    return total.astype(np.float32)
+
+
+def fma32_normal(a: Array, b: Array, c: Array) -> Array:
+    """As ``fma32``, where results below the normal numbers are flushed anyway: they may be a unit off."""
+    product = np.asarray(np.multiply(a, b, dtype=np.float64))
+    total = np.asarray(product + c)
+    risky = (total.view(np.int64) & _BEHIND_FLOAT32) == _HALF_OF_FLOAT32
+    if np.count_nonzero(risky):
+        total = to_odd(total, _lost(product, np.asarray(c, np.float64), total), risky)
     return total.astype(np.float32)
 
 
@@ -58,15 +68,29 @@ def fma32_unrounded(a: Array, b: Array, c: Array) -> Array:
 
 
 def fma64(a: Array, b: Array, c: Array) -> Array:
-    """a·b + c in float64, rounded once (Boldo and Melquiond's algorithm; exactly where that leaves the range)."""
-    a, b, c = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (a, b, c)))
+    """a·b + c in float64, rounded once (exactly where what is worked with would leave the range)."""
+    a, b, c = (np.asarray(each, np.float64) for each in (a, b, c))
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = np.asarray(a * b)
+        plain = np.asarray(product + c)
+        if all(_within(each, 400) for each in (a, b)):
+            if _short(a, b):
+                return plain
+            low = _product_error(a, b, product)
+            if not np.count_nonzero(low):
+                return plain
+            result = _fma64_in_range(product, low, c)
+            if all(_within(each, 400) for each in (product, c, result)):
+                return np.where(result == 0, plain, result)
+    return _fma64_anywhere(*np.broadcast_arrays(a, b, c))
+
+
+def _fma64_anywhere(a: Array, b: Array, c: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         product = a * b
         plain = np.asarray(product + c)
-        if _exact(a, b, product):
-            return plain
-        result = _fma64_in_range(a, b, c)
-    sizes = np.abs(np.stack([a, b, a * b, c]))
+        result = _fma64_in_range(product, _product_error(a, b, product), c)
+    sizes = np.abs(np.stack([a, b, product, c]))
     safe = ((sizes == 0) | ((sizes > 2.0**-400) & (sizes < 2.0**400))).all(axis=0)
     result = np.where(safe & (result != 0), result, plain)
     finite = np.isfinite(a) & np.isfinite(b)
@@ -77,18 +101,29 @@ def fma64(a: Array, b: Array, c: Array) -> Array:
     return result
 
 
-def _exact(a: Array, b: Array, product: Array) -> bool:
-    """Whether float64 holds all products, as of numbers that were float32; False where that is not sure."""
-    sizes = np.abs(product)
-    return bool(((sizes > 2.0**-900) & (sizes < 2.0**900)).all()) and not _product_error(a, b, product).any()
+def _within(x: Array, exponent: int) -> bool:
+    """Whether the sizes of all numbers but zeros lie between powers of two; none is NaN then."""
+    sizes = np.abs(x)
+    if not np.minimum.reduce(sizes, axis=None, initial=1.0) > 2.0**-exponent:
+        sizes = sizes[sizes != 0]
+    least, most = (each.reduce(sizes, axis=None, initial=1.0) for each in (np.minimum, np.maximum))
+    return bool(least > 2.0**-exponent and most < 2.0**exponent)
 
 
-def _fma64_in_range(a: Array, b: Array, c: Array) -> Array:
-    high = a * b
-    low = _product_error(a, b, high)
+def _short(a: Array, b: Array) -> bool:
+    """Whether all factors have the significands of float32, so that float64 holds their products."""
+    return not np.count_nonzero((a.view(np.int64) | b.view(np.int64)) & _BEHIND_FLOAT32)
+
+
+def _fma64_in_range(high: Array, low: Array, c: Array) -> Array:
+    """The sum of a product in two parts and an addend (Boldo and Melquiond's algorithm)."""
     middle, rest = _two_sum(c, low)
     total, error = _two_sum(high, middle)
     tail = np.asarray(rest + error)
+    margin = tail * 2.0**-50  # more than what the tail was rounded by
+    near = np.asarray(total + (tail + margin))
+    if not np.count_nonzero(near != total + (tail - margin)):
+        return near
     return np.asarray(total + to_odd(tail, _lost(rest, error, tail), np.isfinite(tail)))
 
 
@@ -138,8 +173,19 @@ def flush(x: Array) -> Array:
     x = np.asarray(x, np.float32)
     if not x.ndim and not abs(float(x)) < SMALLEST_NORMAL:  # a constant, mostly
         return x
-    small = np.abs(x) < SMALLEST_NORMAL
-    return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
+    size = np.abs(x)
+    small = size < SMALLEST_NORMAL
+    if not np.count_nonzero(small):
+        return x
+    small = small & (size > 0)
+    if not np.count_nonzero(small):
+        return x
+    return np.where(small, np.copysign(np.float32(0), x), x)
+
+
+def all_above_tiny(x: Array) -> bool:
+    """Whether all float32 are numbers larger than the smallest normal one."""
+    return bool(np.minimum.reduce(np.abs(x), axis=None, initial=np.inf) > SMALLEST_NORMAL)
 
 
 def approximate(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -157,13 +203,16 @@ def exponent(x: Array) -> Array:
 
 
 def _zeros_by_sign(result: Array, a: Array, b: Array, both_negative: bool) -> Array:
-    """Result with the sign of zero settled where both operands are zeros."""
-    if not np.any(result == 0):  # quickly, since most have none
-        return result
+    """Result with the sign of zero settled where both operands are zeros: their sum is -0 where both are."""
     zeros = (a == 0) & (b == 0)
-    first, second = (np.asarray(each, result.dtype).view(f"u{result.dtype.itemsize}") for each in (a, b))
-    signed = first & second if both_negative else first | second  # bits of zeros are their sign
-    return np.where(zeros, signed.view(result.dtype), result)
+    if not np.count_nonzero(zeros):
+        return result
+    result = np.asarray(result)
+    if both_negative:
+        return np.asarray(np.add(a, b, out=result, where=zeros))
+    return np.asarray(
+        np.negative(np.add(np.negative(a), np.negative(b), out=result, where=zeros), out=result, where=zeros)
+    )
 
 
 def _number_of(a: Array, b: Array, chosen: Array) -> Array:
@@ -178,12 +227,19 @@ def _number_of(a: Array, b: Array, chosen: Array) -> Array:
 
 def maximum(a: Array, b: Array) -> Array:
     """The larger one; the other one where one is NaN; +0 above -0."""
-    return _zeros_by_sign(_number_of(a, b, np.maximum(a, b)), a, b, both_negative=True)
+    return _settled(a, b, np.maximum(a, b), both_negative=True)
 
 
 def minimum(a: Array, b: Array) -> Array:
     """The smaller one; the other one where one is NaN; -0 below +0."""
-    return _zeros_by_sign(_number_of(a, b, np.minimum(a, b)), a, b, both_negative=False)
+    return _settled(a, b, np.minimum(a, b), both_negative=False)
+
+
+def _settled(a: Array, b: Array, chosen: Array, *, both_negative: bool) -> Array:
+    """NumPy's choice, but where it is NaN or a zero."""
+    if np.minimum.reduce(np.abs(chosen), axis=None, initial=np.inf) > 0:
+        return np.asarray(chosen)
+    return _zeros_by_sign(_number_of(a, b, chosen), a, b, both_negative)
 
 
 def bf16_to_f32(bits: Array) -> Array:

@@ -23,6 +23,9 @@ from portkit.emulate.ptx.machine import LANES, PARKED, SLEEPING, Machine, Mask
 from portkit.emulate.ptx.program import Program
 from portkit.emulate.ptx.together import arranged
 
+_NOWHERE = np.iinfo(np.int64).max
+"""A program counter behind all others."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -142,7 +145,7 @@ class Runner:
         """Run one block by the warps whose turn it is; False where all threads have ended."""
         machine = self.machine
         ready = machine.state == READY
-        if not ready.any():
+        if not np.count_nonzero(ready):
             if (machine.state == ENDED).all():
                 return False
             self._release()
@@ -152,15 +155,19 @@ class Runner:
         block = self.code.blocks[at]
         if not block.gathers or self._gathered(block):
             self._run_block(block)
-        if self.schedule.turns or (not machine.patient and (machine.state == ENDED).any()):
+        if self.schedule.turns or (not machine.patient and np.count_nonzero(machine.state == ENDED)):
             machine.unit(Barriers).complete()
         return True
 
     def _turn(self, ready: Mask) -> tuple[Mask, int]:
         """Threads that run next, and where they are."""
         machine, schedule = self.machine, self.schedule
-        last = (schedule.picks + 1) % schedule.patience == 0
-        outside = -1 if last else np.iinfo(np.int64).max
+        last = schedule.turns
+        if schedule.order is Order.CONVERGED and not last:
+            schedule.picks += 1
+            at = int(np.minimum.reduce(np.where(ready, machine.pc, _NOWHERE)))
+            return ready & (machine.pc == at), at
+        outside = -1 if last else _NOWHERE
         pc = np.where(ready, machine.pc, outside).reshape(-1, LANES)
         of_warp = pc.max(axis=1) if last else pc.min(axis=1)
         warps = schedule.pick(ready.reshape(-1, LANES).any(axis=1), of_warp, machine.per_group // LANES)

@@ -70,9 +70,9 @@ class Views(dict[Type, list[Array]]):
         return self._whole[kind]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class Access:
-    """Bytes that one instruction touches, as a checker sees them.
+    """Bytes that one instruction touches, as a checker sees them; nobody changes it.
 
     ``at`` has one offset an access: into the arena for global memory, into the chunk's array for shared memory.
     """
@@ -177,7 +177,7 @@ class Machine:
 
     def choose(self, which: Mask) -> None:
         """Make these threads the ones that the next steps act on."""
-        self.select_threads(np.flatnonzero(which))
+        self.select_threads(which.nonzero()[0])
 
     def select_threads(self, which: Threads) -> None:
         """As ``choose``, by their numbers in ascending order."""
@@ -204,15 +204,15 @@ class Machine:
         if count == mask.size:
             step(self)
         elif count:
-            which = np.flatnonzero(mask)
+            (which,) = mask.nonzero()
             if not isinstance(self.select, slice):
                 which = self.select[which]
             self.acting(which, lambda: step(self))
 
     @property
     def selected(self) -> Threads:
-        """Numbers of the selected threads."""
-        return self.every[self.select]
+        """Numbers of the selected threads; ``every`` itself where these are all."""
+        return self.every if isinstance(self.select, slice) else self.select
 
     def spread(self, value: Array) -> Array:
         """A value as ``[selected threads]``."""
@@ -267,7 +267,7 @@ class Machine:
     def part(self, targets: Array) -> None:
         """Send each selected thread to an instruction of its own."""
         first = int(targets[0])
-        if (targets == first).all():
+        if np.count_nonzero(targets == first) == targets.size:
             self.go(first)
         else:
             self.uniform = None
@@ -298,16 +298,19 @@ class Machine:
     def read_all(self, kind: Type, rows: Rows) -> Array:
         """``[registers, selected threads]``; a view where they lie side by side and all threads are selected."""
         found = self.rows.whole(kind)[rows]
-        return found if self.all else found[:, self.select]
+        return found if isinstance(self.select, slice) else found.take(self.select, axis=1)
 
     def write_all(self, kind: Type, rows: Rows, values: Array) -> None:
         """Write the selected threads, from ``[registers, selected threads]``."""
         file = self.rows.whole(kind)
         if self.all:
             file[rows] = values
-        else:
-            numbers = np.arange(file.shape[0])[rows]
-            file[numbers[:, None], self.select] = values
+            return
+        numbers = range(file.shape[0])[rows] if isinstance(rows, slice) else rows.tolist()
+        shape = len(numbers), self.count
+        whole = values if np.shape(values) == shape else np.broadcast_to(values, shape)
+        for number, value in zip(numbers, whole, strict=True):
+            file[number][self.select] = value
 
     def write(self, kind: Type, index: int, value: Array) -> None:
         """Write the selected threads, from ``[selected threads]`` or one value."""
@@ -394,7 +397,7 @@ class Machine:
             message = f"{size} bytes at {at[first]} of {self.shared.size} bytes of shared memory"
             place = self.place(int(own[first]))
             raise Fault(Finding(Kind.SHARED_OUT_OF_BOUNDS, message, site, place, int(at[first]), "shared"))
-        return at + self.shared_base[own]
+        return at + (self.shared_base if own is self.every else self.shared_base[own])
 
     def _in_local(self, site: Site, at: Offsets, size: int, own: Threads) -> Offsets:
         if (first := self.local.first_outside(at, size)) is not None:

@@ -9,6 +9,7 @@ Source: PTX ISA, "Tensor-map", "tensormap.replace", "Tensors"; CUDA Driver API, 
 from __future__ import annotations
 
 import enum
+import functools
 import struct
 from dataclasses import dataclass
 
@@ -134,6 +135,7 @@ class TensorMap:
         return bytes(raw)
 
     @staticmethod
+    @functools.lru_cache(maxsize=1024)
     def decode(raw: bytes) -> TensorMap:
         """From 128 bytes.
 

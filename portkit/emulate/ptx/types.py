@@ -55,14 +55,11 @@ class Type(enum.Enum):
     suffix: str
     dtype: np.dtype[Any]
     bits: int
+    bytes: int  # in memory
 
     def __init__(self, suffix: str, code: str, bits: int) -> None:
         self.suffix, self.dtype, self.bits = suffix, np.dtype(code), bits
-
-    @property
-    def bytes(self) -> int:
-        """In memory."""
-        return max(1, self.bits // 8)
+        self.bytes = max(1, bits // 8)
 
     @property
     def signed(self) -> bool:

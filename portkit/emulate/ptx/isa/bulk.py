@@ -9,6 +9,7 @@ cp.reduce.async.bulk.tensor, cp.async.bulk.commit_group, cp.async.bulk.wait_grou
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -61,8 +62,13 @@ def pieces_of(tensor: TensorMap, corners: Sequence[Sequence[int]], shared: int) 
     size = _piece(tensor, [corner[0] for corner in corners])
     parts = [_box(tensor, corner, size) for corner in corners]
     addresses, inside = (np.concatenate([part[each] for part in parts]) for each in (0, 1))
-    places = swizzled(shared + np.arange(addresses.size) * size, SWIZZLES[tensor.swizzle])
-    return Pieces(size, addresses, inside, places)
+    return Pieces(size, addresses, inside, _places(shared, addresses.size, size, tensor.swizzle))
+
+
+@functools.lru_cache(maxsize=1024)
+def _places(shared: int, count: int, size: int, swizzle: int) -> Offsets:
+    """Of pieces that lie side by side in shared memory but for the swizzle."""
+    return swizzled(shared + np.arange(count) * size, SWIZZLES[swizzle])
 
 
 def _piece(tensor: TensorMap, starts: Sequence[int]) -> int:
@@ -74,15 +80,32 @@ def _piece(tensor: TensorMap, starts: Sequence[int]) -> int:
 
 def _box(tensor: TensorMap, corner: Sequence[int], size: int) -> tuple[Offsets, NDArray[np.bool_]]:
     """Addresses of a box's pieces, the first dimension fastest, and whether they are inside."""
+    steps = (tensor.element.bytes, *tensor.strides)
+    start = tensor.address + sum(at * step for at, step in zip(corner, steps, strict=True))
+    addresses = start + _offsets(tensor.box, steps, size)
+    sides = zip(corner, tensor.box, tensor.shape, strict=True)
+    if all(0 <= at <= limit - count for at, count, limit in sides):
+        return addresses, np.ones(addresses.size, np.bool_)
+    return addresses, _inside(tensor, corner, size)
+
+
+@functools.lru_cache(maxsize=256)
+def _offsets(box: tuple[int, ...], steps: tuple[int, ...], size: int) -> Offsets:
+    """Of a box's pieces from its first element."""
+    offsets: Offsets = np.arange(0, box[0] * steps[0], size)
+    for count, step in zip(box[1:], steps[1:], strict=True):
+        offsets = ((np.arange(count) * step)[:, None] + offsets).reshape(-1)
+    return offsets
+
+
+def _inside(tensor: TensorMap, corner: Sequence[int], size: int) -> NDArray[np.bool_]:
     width = tensor.element.bytes
     first: Offsets = corner[0] * width + np.arange(0, tensor.box[0] * width, size)
-    addresses: Offsets = tensor.address + first
     inside: NDArray[np.bool_] = (first >= 0) & (first < tensor.shape[0] * width)
-    for at, count, stride, limit in zip(corner[1:], tensor.box[1:], tensor.strides, tensor.shape[1:], strict=True):
+    for at, count, limit in zip(corner[1:], tensor.box[1:], tensor.shape[1:], strict=True):
         place: Offsets = at + np.arange(count)
-        addresses = ((place * stride)[:, None] + addresses).reshape(-1)
         inside = (((place >= 0) & (place < limit))[:, None] & inside).reshape(-1)
-    return addresses, inside
+    return inside
 
 
 def check_map(tensor: TensorMap, rank: int) -> str | None:
@@ -131,11 +154,15 @@ def _words(octets: Bytes) -> Array:
 def load(machine: Machine, site: Site, tensor: TensorMap, pieces: Pieces, thread: int, barrier: int) -> None:
     """Issue a copy into shared memory; ``barrier`` is the offset of its mbarrier in the chunk."""
     inside = np.flatnonzero(pieces.inside)
-    octets = _filled(tensor, pieces)
-    if inside.size:
-        own = np.full(inside.size, thread)
-        words = machine.load(site, Space.GLOBAL, pieces.addresses[inside], pieces.size, own)
-        octets[inside] = _octets(words, pieces.size)
+    if 0 < inside.size == pieces.inside.size:
+        words = machine.load(site, Space.GLOBAL, pieces.addresses, pieces.size, np.full(inside.size, thread))
+        octets = _octets(words, pieces.size)
+    else:
+        octets = _filled(tensor, pieces)
+        if inside.size:
+            own = np.full(inside.size, thread)
+            words = machine.load(site, Space.GLOBAL, pieces.addresses[inside], pieces.size, own)
+            octets[inside] = _octets(words, pieces.size)
     bring(machine, site, pieces.places, octets, thread, barrier)
 
 
@@ -144,11 +171,14 @@ def bring(machine: Machine, site: Site, at: Offsets, octets: Bytes, thread: int,
     size = octets.shape[1]
     _, places = machine.locate(site, Space.SHARED, at, size, np.full(at.size, thread))
     flights, barriers = machine.unit(Flights), machine.unit(MemoryBarriers)
-    units = np.unique(places >> 4)
-    flights.check_free(site, units, thread, write=True)
-    flights.check_seen(site, units, "overwrites")
+    units = places >> 4
+    if not flights.quiet(units, write=True):
+        units = np.unique(units)
+        flights.check_free(site, units, thread, write=True)
+        flights.check_seen(site, units, "overwrites")
     words = _words(octets)
-    flights.judge(Access(site, places, size, machine, np.full(places.size, thread), write=True, words=words))
+    if flights.followed:
+        flights.judge(Access(site, places, size, machine, np.full(places.size, thread), write=True, words=words))
     number = flights.writes(Operation(site, "cp.async.bulk"), places, size)
     state = barriers.named(site, barrier, thread)
 
@@ -309,24 +339,32 @@ class _Tensor:
     rank: int
     rows: bool  # gather4, scatter4: the last four coordinates are rows
 
-    def of(self, machine: Machine, site: Site, which: int, thread: int) -> tuple[TensorMap, list[list[int]]]:
-        """The map and the corners of boxes, of selected thread number ``which``."""
-        at = int(machine.spread(self.address(machine))[which])
+    def given(self, machine: Machine) -> list[list[int]]:
+        """Of each selected thread, the address of its map and its coordinates."""
+        reads = (self.address, *self.coordinates)
+        return np.array([machine.spread(read(machine)) for read in reads], np.int64).T.tolist()  # type: ignore[no-any-return]
+
+    def of(self, machine: Machine, site: Site, given: list[int], thread: int) -> tuple[TensorMap, list[list[int]]]:
+        """The map and the corners of boxes of a thread."""
+        at, *values = given
         machine.unit(WrittenMaps).check(site, thread, at)
-        raw = b"".join(
-            machine.load(site, Space.GLOBAL, np.array([at + offset]), _UNIT, np.array([thread])).tobytes()
-            for offset in range(0, SIZE, _UNIT)
-        )
         try:
-            tensor = TensorMap.decode(raw)
+            tensor = TensorMap.decode(_raw(machine, site, at, thread))
         except ValueError as error:
             raise Fault(Finding(Kind.UNDEFINED, str(error), site, machine.place(thread))) from None
-        values = [int(machine.spread(read(machine))[which]) for read in self.coordinates]
         problem = check_map(tensor, self.rank)
         if problem:
             raise Fault(Finding(Kind.UNDEFINED, problem, site, machine.place(thread)))
         corners = [[values[0], row] for row in values[1:]] if self.rows else [values]
         return tensor, corners
+
+
+def _raw(machine: Machine, site: Site, at: int, thread: int) -> bytes:
+    """The bytes of a map; whoever follows accesses sees them unit by unit."""
+    units: Offsets = at + np.arange(0, SIZE, _UNIT)
+    parts = [units] if machine.observer is None else np.split(units, units.size)
+    found = [machine.load(site, Space.GLOBAL, part, _UNIT, np.full(part.size, thread)) for part in parts]
+    return b"".join(each.tobytes() for each in found)
 
 
 _DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "4d": 4, "5d": 5}
@@ -373,9 +411,9 @@ def _tensor_copy(decoder: Decoder) -> Step:
     def step(machine: Machine) -> None:
         own = machine.selected
         _, at_barrier = machine.locate(site, Space.SHARED, machine.spread(barrier(machine)), _BARRIER, own)
-        shared = machine.spread(target(machine))
+        shared, given = machine.spread(target(machine)), tensor.given(machine)
         for which, thread in enumerate(own.tolist()):
-            known, corners = tensor.of(machine, site, which, thread)
+            known, corners = tensor.of(machine, site, given[which], thread)
             pieces = pieces_of(known, corners, int(shared[which]))
             load(machine, site, known, pieces, thread, int(at_barrier[which]))
 
@@ -391,9 +429,9 @@ def _tensor_store(decoder: Decoder, operands: Sequence[Operand], reduce: str | N
     tensor, source, site = _tensor(decoder, operands[0]), decoder.address(operands[1]), decoder.site
 
     def step(machine: Machine) -> None:
-        shared = machine.spread(source(machine))
+        shared, given = machine.spread(source(machine)), tensor.given(machine)
         for which, thread in enumerate(machine.selected.tolist()):
-            known, corners = tensor.of(machine, site, which, thread)
+            known, corners = tensor.of(machine, site, given[which], thread)
             combine = reduction(reduce, known.element) if reduce else None
             if reduce and combine is None:
                 raise decoder.unsupported(f"reduction {reduce} of elements {known.element.name}")

@@ -8,7 +8,8 @@ Source: PTX ISA, "Data Movement and Conversion Instructions": cp.async, cp.async
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,9 @@ from portkit.emulate.ptx.types import Type
 _SECTION = "Data Movement and Conversion Instructions"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class _Copy:
-    """What one execution of a cp.async has under way."""
+    """What one execution of a cp.async has under way; nobody changes it."""
 
     site: Site
     number: int  # of the flight
@@ -58,21 +59,31 @@ class Copies:
         self.flights = machine.unit(Flights)
         self.committed: NDArray[np.int64] = np.zeros(machine.threads, np.int64)
         self.out: list[_Copy] = []
+        self._open: NDArray[np.int64] | None = None  # groups of copies that all threads made since the last commit
 
-    def issue(self, site: Site, at: Offsets, size: int, words: Words) -> None:
+    def issue(self, operation: Operation, at: Offsets, size: int, words: Words) -> None:
         """Begin copies of the selected threads, to addresses in shared memory."""
-        machine, own = self.machine, self.machine.selected
+        machine, own, site = self.machine, self.machine.selected, operation.site
         _, places = machine.locate(site, Space.SHARED, at, size, own)
         if self.flights.followed or self.flights.reading:
             access = Access(site, places, size, machine, own, write=True, words=words)
             self.flights.check_unread(access)
             self.flights.judge(access)
-        number = self.flights.writes(Operation(site, "cp.async"), places, size)
-        self.out.append(_Copy(site, number, own, self.committed[own], places, size, words))
+        number = self.flights.writes(operation, places, size)
+        self.out.append(_Copy(site, number, own, self._groups(), places, size, words))
+
+    def _groups(self) -> NDArray[np.int64]:
+        """Of the selected threads; copies of all threads share an array."""
+        if not self.machine.all:
+            return self.committed[self.machine.select]
+        if self._open is None:
+            self._open = self.committed.copy()
+        return self._open
 
     def commit(self) -> None:
         """Close the open group of the selected threads."""
         self.committed[self.machine.select] += 1
+        self._open = None
 
     def wait(self, but: int | None) -> None:
         """End the copies of the selected threads, but of their last groups, and of the open one.
@@ -80,20 +91,27 @@ class Copies:
         Args:
             but: how many groups may stay out; None: end the open one too.
         """
-        left = []
+        left, ended = [], []
+        last: NDArray[np.int64] | None = None
+        done: Mask = np.zeros(0, np.bool_)
         for copy in self.out:
-            done = self._selected(copy.threads)
-            if but is not None:
-                done &= copy.groups < self.committed[copy.threads] - but
+            if copy.groups is not last:
+                last, done = copy.groups, self._done(copy, but)
             if done.all():
-                self._end(copy)
+                ended.append(copy)
                 self.flights.ended(copy.number)
             elif done.any():
-                self._end(copy.part(done))
+                ended.append(copy.part(done))
                 left.append(copy.part(~done))
             else:
                 left.append(copy)
+        self._end_all(ended)
         self.out = left
+
+    def _done(self, copy: _Copy, but: int | None) -> Mask:
+        """By thread, whether a wait ends a copy; the same for those that share their groups."""
+        selected = self._selected(copy.threads)
+        return selected if but is None else selected & (copy.groups < self.committed[copy.threads] - but)
 
     def _selected(self, threads: Threads) -> Mask:
         if self.machine.all:
@@ -102,17 +120,46 @@ class Copies:
         chosen[self.machine.select] = True
         return chosen[threads]
 
-    def _end(self, copy: _Copy) -> None:
-        """Its writes are of the generic proxy; compilers that fence none of them count on the async one to see them."""
-        self.flights.wrote(copy.number, copy.places, copy.size)
+    def _end_all(self, copies: list[_Copy]) -> None:
+        """End copies, at once where nobody follows what each of them writes."""
+        if self.flights.followed or len(copies) < 2:
+            for copy in copies:
+                self._end(copy, np.int32(copy.number))
+            return
+        for _, alike in itertools.groupby(copies, lambda copy: copy.size):
+            found = list(alike)
+            numbers: NDArray[np.int32] = np.repeat(
+                np.array([copy.number for copy in found], np.int32), [copy.places.size for copy in found]
+            )
+            self._end(_together(found), numbers)
+
+    def _end(self, copy: _Copy, numbers: NDArray[np.int32] | np.int32) -> None:
+        """Its writes are of the generic proxy; compilers that fence none of them count on the async one to see them.
+
+        Args:
+            copy: that ends.
+            numbers: of the flight, or of that of each place.
+        """
+        self.flights.wrote(numbers, copy.places, copy.size)
         if self.flights.followed:
             access = Access(copy.site, copy.places, copy.size, self.machine, copy.threads, write=True, words=copy.words)
             self.flights.judge(access)
-        self.machine.shared.store(copy.places, copy.size, copy.words)
+        self.machine.shared.store(copy.places, copy.size, copy.words, aligned=True)
         if self.machine.fenced_copies:
             self.flights.wrote_generic(copy.places >> 4, copy.threads)
         else:
             self.flights.fenced(copy.places >> 4)
+
+
+def _together(copies: list[_Copy]) -> _Copy:
+    """Copies of one size as one, in their order."""
+    first = copies[0]
+    return replace(
+        first,
+        threads=np.concatenate([copy.threads for copy in copies]),
+        places=np.concatenate([copy.places for copy in copies]),
+        words=np.concatenate([copy.words for copy in copies]),
+    )
 
 
 def _copy(decoder: Decoder) -> Step:
@@ -126,10 +173,11 @@ def _copy(decoder: Decoder) -> Step:
     size = _size(decoder, operands[2])
     given = decoder.read(operands[3], Type.U32) if len(operands) > 3 else None
     site = decoder.site
+    operation = Operation(site, "cp.async")
 
     def step(machine: Machine) -> None:
         words = _source_words(machine, site, source(machine), size, given)
-        machine.unit(Copies).issue(site, target(machine), size, words)
+        machine.unit(Copies).issue(operation, target(machine), size, words)
 
     return step
 
@@ -147,10 +195,16 @@ def _source_words(machine: Machine, site: Site, at: Offsets, size: int, given: R
     if given is None:
         return machine.load(site, Space.GLOBAL, at, size)
     count = machine.spread(given(machine))
-    if (count == size).all():
+    given_whole = count >= size
+    whole = np.count_nonzero(given_whole)
+    if whole == count.size:
         return machine.load(site, Space.GLOBAL, at, size)
     words: Words = np.zeros((at.size, size // 4), np.uint32)
     own = machine.selected
+    if whole == np.count_nonzero(count):  # the others are given nothing, as mostly
+        if whole:
+            words[given_whole] = machine.load(site, Space.GLOBAL, at[given_whole], size, own[given_whole])
+        return words
     for each in np.unique(np.minimum(count, size)):
         which = np.flatnonzero(np.minimum(count, size) == each)
         if each:

@@ -50,5 +50,5 @@ FAMILIES: dict[str, Table] = {
 }
 """Family → its table."""
 
-PASSES: tuple[Pass, ...] = (mma.fused, wgmma.watched, flight.followed)
+PASSES: tuple[Pass, ...] = (mma.fused, wgmma.chained, wgmma.watched, flight.followed)
 """Changes of compiled programs, in order."""

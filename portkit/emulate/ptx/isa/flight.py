@@ -29,6 +29,10 @@ _WORD = 4
 """Bytes of the smallest copy: neighbours may belong to other stages of a pipeline."""
 
 
+_BARRIERS, _THREAD = 32, (1 << 32) - 1
+"""A tag of a write is its thread + 1, and above that how many barriers its block had passed."""
+
+
 @dataclass(frozen=True)
 class Operation:
     """One that has not ended."""
@@ -47,13 +51,13 @@ class Flights:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         units = machine.shared.bytes.size // UNIT
-        self._unseen: NDArray[np.int32] = np.zeros(units, np.int32)  # thread + 1 whose write awaits a proxy fence
-        self._written: NDArray[np.int32] = np.zeros(units, np.int32)  # barriers that its block had passed by then
-        self._passed: NDArray[np.int32] = np.zeros(len(machine.groups), np.int32)
+        self._unseen: NDArray[np.int64] = np.zeros(units, np.int64)  # tag of a write that awaits a proxy fence
+        self._passed: NDArray[np.int64] = np.zeros(len(machine.groups), np.int64)  # barriers, by block
+        self._tags: NDArray[np.int64] | None = None  # of each thread's writes; None: a barrier has changed them
         self._reads: dict[int, Offsets] = {}  # units that operations read, by the identity of their array
         self._read: Mask | None = None  # those units, as far as somebody has asked since they changed
-        self._writers: NDArray[np.int32] = np.zeros(units * UNIT // _WORD, np.int32)  # by word: who writes it
-        self._unit_writers = self._writers.reshape(units, -1)  # the same by unit
+        self._writers: NDArray[np.int32] = np.zeros(units, np.int32)  # by unit: the operation that writes it
+        self._by_word = False  # whether they are by word instead, since an operation has written less than a unit
         self._operations: dict[int, Operation] = {}
         self._count = 0
         self._last_reader: Operation | None = None
@@ -77,22 +81,35 @@ class Flights:
         if not access.at.size:  # such as a box that lies outside its tensor
             return
         met = self._writers_of(access.at, access.size)
-        if met.any():
+        if np.count_nonzero(met):
             number = met.reshape(access.at.size, -1).max(axis=1)
             first = int(np.argmax(number != 0))
             raise _missing(self._operations[int(number[first])], "still writes", access, first)
 
     def _writers_of(self, at: Offsets, size: int) -> NDArray[np.int32]:
-        """Who writes the words of accesses; those of whole units lie side by side."""
-        whole = size == UNIT and not low_bits(at)
-        return self._unit_writers[at >> _SHIFT] if whole else self._writers[_words(at, size)]
+        """Who writes the units or words of accesses, one row an access where there are several."""
+        writers, cells = self._cells(at, size)
+        return writers[cells]
 
-    def _refuse_read(self, units: Offsets, access: Access) -> None:
+    def _cells(self, at: Offsets, size: int) -> tuple[NDArray[np.int32], Offsets]:
+        """Writers as an array, and the places of accesses in it."""
+        if not self._by_word:
+            return self._writers, at >> _SHIFT
+        if size == UNIT and not low_bits(at.reshape(-1)):
+            return self._writers.reshape(-1, UNIT // _WORD), at >> _SHIFT
+        first = at >> 2
+        return self._writers, first if size <= _WORD else first[..., None] + np.arange(size // _WORD)
+
+    def _read_units(self) -> Mask:
+        """By unit, whether an operation may still read it."""
         if self._read is None:
             self._read = np.zeros(self._unseen.size, np.bool_)
             for each in self._reads.values():
                 self._read[each] = True
-        met = self._read[units]
+        return self._read
+
+    def _refuse_read(self, units: Offsets, access: Access) -> None:
+        met = self._read_units()[units]
         if met.any() and self._last_reader:
             raise _missing(self._last_reader, "may still read", access, int(np.argmax(met)))
 
@@ -111,28 +128,32 @@ class Flights:
         """Whether operations may still read something."""
         return bool(self._reads)
 
+    def quiet(self, units: Offsets, *, write: bool = False) -> bool:
+        """Whether the async proxy may read units, or write them: ``check_seen`` and ``check_free`` pass them."""
+        if write and self._reads and np.count_nonzero(self._read_units()[units]):
+            return False
+        if self._operations and np.count_nonzero(self._writers_of(units << _SHIFT, UNIT)):
+            return False
+        return not np.count_nonzero(self._unseen[units])
+
     # -- operations
 
     def writes(self, operation: Operation, places: Offsets, size: int) -> int:
         """Begin to write ``size`` bytes at each of some offsets; gives the number by which it ends."""
         self._count += 1
         self._operations[self._count] = operation
-        if size == UNIT and not low_bits(places):
-            self._unit_writers[places >> _SHIFT] = self._count
-        else:
-            self._writers[_words(places, size)] = self._count
+        if not self._by_word and (size != UNIT or low_bits(places)):
+            self._writers, self._by_word = np.repeat(self._writers, UNIT // _WORD), True
+        writers, cells = self._cells(places, size)
+        writers[cells] = self._count
         return self._count
 
-    def wrote(self, number: int, places: Offsets, size: int) -> None:
-        """An operation has written these of its bytes; the others are still out."""
-        if size == UNIT and not low_bits(places):
-            units = places >> _SHIFT
-            writers = self._unit_writers[units]
-            self._unit_writers[units] = np.where(writers == number, np.int32(0), writers)
-            return
-        words = _words(places, size)
-        own = words[self._writers[words] == number]
-        self._writers[own] = 0
+    def wrote(self, number: int | np.int32 | NDArray[np.int32], places: Offsets, size: int) -> None:
+        """An operation has written these of its bytes, or each place's operation has; others may still be out."""
+        writers, cells = self._cells(places, size)
+        before = writers[cells]
+        numbers = np.reshape(number, (-1, *(1,) * (before.ndim - 1)))
+        writers[cells] = np.where(before == numbers, np.int32(0), before)
 
     def ended(self, number: int) -> None:
         """Nothing of an operation is out."""
@@ -166,18 +187,20 @@ class Flights:
         for group in np.unique(machine.group[machine.select]):
             part = slice(group * machine.shared.stride >> _SHIFT, (group + 1) * machine.shared.stride >> _SHIFT)
             unseen = self._unseen[part]
-            unseen[mine[unseen] | (self._written[part] < self._passed[group])] = 0
+            unseen[mine[unseen & _THREAD] | (unseen >> _BARRIERS < self._passed[group])] = 0
 
     def synchronised(self, group: int) -> None:
         """A block has passed a barrier."""
         self._passed[group] += 1
+        self._tags = None
         if self._ordered:
             self._ordered(group)
 
     def wrote_generic(self, units: Offsets, threads: Threads) -> None:
         """Threads have written units, which the async proxy sees behind a fence."""
-        self._unseen[units] = threads + 1
-        self._written[units] = self._passed[self.machine.group[threads]]
+        if self._tags is None:
+            self._tags = (self._passed << _BARRIERS)[self.machine.group] | (self.machine.every + 1)
+        self._unseen[units] = self._tags if threads is self.machine.every else self._tags[threads]
 
     def fenced(self, units: Offsets) -> None:
         """Count units as written by the async proxy itself."""
@@ -189,9 +212,9 @@ class Flights:
         Raises:
             Fault: it does.
         """
-        if not self._unseen[units].any():
+        if not np.count_nonzero(self._unseen[units]):
             return
-        thread = int(self._unseen[units].max()) - 1
+        thread = int((self._unseen[units] & _THREAD).max()) - 1
         place = self.machine.place(thread)
         message = f"the async proxy {does} shared memory that a thread wrote without fence.proxy.async"
         raise Fault(Finding(Kind.MISSING_WAIT, message, site, place, buffer="shared"))
@@ -219,12 +242,6 @@ class Flights:
         """
         if self._reads:
             self._refuse_read(access.at >> _SHIFT, access)
-
-
-def _words(at: Offsets, size: int) -> Offsets:
-    """Words that accesses touch, one row an access where there are several."""
-    first = at >> 2
-    return first if size <= _WORD else first[:, None] + np.arange(size // _WORD)
 
 
 def _missing(operation: Operation, does: str, access: Access, which: int) -> Fault:

@@ -33,9 +33,11 @@ def finished(decoder: Decoder, function: Function, exact: Function | None = None
     """A function of float32 with .ftz and .sat; ``exact``: its float64 before it is rounded."""
     flushes, saturates = decoder.has("ftz"), decoder.has("sat")
     if flushes:
-        function = _flushing(function if exact is None else _flushing_tiny(function, exact))
+        function = _flushing(function) if exact is None else _flushing_tiny(_NORMAL.get(function, function), exact)
     if saturates:
         return _saturating(function)
+    if flushes:
+        return function
     return function if isinstance(function, np.ufunc) or decoder.kind is not Type.F32 else _canonical(function)
 
 
@@ -45,20 +47,30 @@ def _canonical(function: Function) -> Function:
 
 def _flushing(function: Function) -> Function:
     def operation(*values: Array) -> Array:
-        return floats.flush(function(*[floats.flush(value) for value in values]))
+        result = np.asarray(function(*[floats.flush(value) for value in values]))
+        if floats.all_above_tiny(result):
+            return result
+        return np.asarray(canonical(floats.flush(result)))
 
     return operation
+
+
+_NORMAL: dict[Function, Function] = {floats.fma32: floats.fma32_normal}
+"""Function → one that may differ where its result is no normal number."""
 
 
 def _flushing_tiny(function: Function, exact: Function) -> Function:
     """What is no normal number before it is rounded is flushed, though it rounds to one (seen on an H200)."""
 
     def operation(*values: Array) -> Array:
-        result = np.asarray(function(*values))
+        flushed = [floats.flush(value) for value in values]
+        result = np.asarray(function(*flushed))
+        if floats.all_above_tiny(result):
+            return result
         least = np.abs(result) == _SMALL
         if least.any():
-            result = np.where(least & (np.abs(exact(*values)) < _SMALL), np.copysign(np.float32(0), result), result)
-        return result
+            result = np.where(least & (np.abs(exact(*flushed)) < _SMALL), np.copysign(np.float32(0), result), result)
+        return np.asarray(canonical(floats.flush(result)))
 
     return operation
 

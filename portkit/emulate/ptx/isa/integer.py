@@ -173,6 +173,8 @@ def extract(kind: Type) -> Function:
     def function(x: Array, place: Array, length: Array) -> Array:
         place, length = (np.asarray(each).astype(np.int64) & 255 for each in (place, length))
         x = np.asarray(x)
+        if not kind.signed and not place.ndim and not length.ndim and place < kind.bits > length:  # as mostly
+            return np.asarray((x >> kind.dtype.type(place)) & kind.dtype.type((1 << int(length)) - 1))
         start, size = np.minimum(place, kind.bits - 1), np.minimum(length, kind.bits)
         if not kind.signed:
             shifted = np.where(place >= kind.bits, kind.dtype.type(0), x >> start.astype(kind.dtype))

@@ -31,6 +31,9 @@ def shifted(kind: Type, left: bool) -> Function:
 
     def function(x: Array, by: Array) -> Array:
         amount = np.asarray(by)
+        if not amount.ndim and amount < kind.bits:  # a constant, mostly
+            by = kind.dtype.type(amount)
+            return np.asarray(x << by if left else x >> by)
         within = np.minimum(amount, np.uint32(kind.bits - 1)).astype(kind.dtype)
         x = np.asarray(x)
         moved = x << within if left else x >> within

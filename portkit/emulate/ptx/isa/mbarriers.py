@@ -9,8 +9,9 @@ Source: PTX ISA, "Parallel Synchronization and Communication Instructions": mbar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,12 +30,20 @@ _MOST = (1 << 20) - 1
 """Arrivals that a barrier can expect."""
 
 
+class Work(Protocol):
+    """Of a delivery, what may be computed together with the work of other blocks."""
+
+    def prepare(self, others: Sequence[Any]) -> None:
+        """Compute the work of several blocks, this one's among them; their deliveries follow at once."""
+
+
 @dataclass(eq=False)
 class Delivery:
     """What an asynchronous operation still has to do; it ends with its arrival."""
 
     run: Callable[[], None]
     brings: bool  # bytes into shared memory
+    work: Work | None = None
 
 
 @dataclass
@@ -134,6 +143,17 @@ class MemoryBarriers:
         """Leave something to be done before the next look at a barrier."""
         barrier.owed.append(delivery)
         self.machine.wake()
+
+    def prepare(self, asked: Iterable[tuple[int, int]]) -> None:
+        """Compute what comes first when barriers, by offset and parity, are asked, of all blocks at once."""
+        first: dict[int, Delivery] = {}
+        for place, parity in asked:
+            barrier = self.known.get(place)
+            if barrier and barrier.owed and barrier.phase & 1 == parity:
+                first.setdefault(place // self.machine.shared.stride, barrier.owed[0])
+        works = [each.work for each in first.values() if each.work]
+        if works:
+            works[0].prepare(works)
 
     def ended(self, barrier: Barrier, parity: int) -> bool:
         """Whether the phase of a parity has ended, after all that is owed has come."""
@@ -244,9 +264,11 @@ def _asks(decoder: Decoder) -> Callable[[Machine], Array]:
         keys, first, inverse = np.unique(
             places * 2 + (machine.spread(parity(machine)) & np.uint32(1)), return_index=True, return_inverse=True
         )
+        asked = [(key >> 1, key & 1) for key in keys.tolist()]
+        barriers.prepare(asked)
         answers = [
-            barriers.ended(barriers.at(site, int(key) >> 1, int(thread)), int(key) & 1)
-            for key, thread in zip(keys, own[first], strict=True)
+            barriers.ended(barriers.at(site, place, thread), parity)
+            for (place, parity), thread in zip(asked, own[first].tolist(), strict=True)
         ]
         return np.array(answers)[inverse.reshape(-1)]
 

@@ -87,6 +87,8 @@ def store_words(machine: Machine, site: Site, space: Space, at: Array, size: int
 
 def elements(words: Words, kind: Type, count: int) -> Array:
     """``[accesses, count]`` of the words of accesses."""
+    if count == 1 and kind.bytes == 4:
+        return words.view(kind.dtype)
     if kind.bytes * count < 4:
         words = words.astype(f"u{kind.bytes * count}")
     return np.ascontiguousarray(words).view(kind.dtype)
@@ -94,9 +96,11 @@ def elements(words: Words, kind: Type, count: int) -> Array:
 
 def words_of(values: Sequence[Array], kind: Type, count: int) -> Words:
     """``[accesses, words]`` of the values of each element."""
-    if kind.bytes == 4 and len(values) == 1 and np.ndim(values[0]) == 1:
-        return np.asarray(values[0]).view(np.uint32)[:, None]
     raw = RAW[kind.bits].dtype
+    if kind.bytes <= 4 and len(values) == 1 and values[0].ndim == 1:
+        return values[0].view(raw).astype(np.uint32, copy=False)[:, None]
+    if kind.bytes == 8 and len(values) == 1 and values[0].shape == (count,):
+        return np.ascontiguousarray(values[0]).view(np.uint32).reshape(count, 2)
     table: Array = np.empty((count, len(values)), raw)
     for column, value in enumerate(values):
         table[:, column] = np.asarray(value).view(raw)

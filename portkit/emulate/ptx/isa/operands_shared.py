@@ -7,7 +7,7 @@ Memory Descriptor".
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from portkit.emulate.ptx.matrix.formats import Format
 from portkit.emulate.ptx.matrix.layouts import Layout
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tile:
     """An operand of one instruction: its size, and which way its elements run."""
 
@@ -35,21 +35,20 @@ class Tile:
         return self.depth * self.kind.bits // 8
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - tiles are few and live as long as their programs
-    def units(self, layout: Layout) -> Array:
-        """Addresses of units of 16 bytes, in the order in which ``codes`` takes them."""
+    def units(self, descriptor: int, sm100: bool) -> Offsets | str:
+        """Addresses of units of 16 bytes, in the order in which ``codes`` takes them, or why there are none."""
+        layout = layout_of(descriptor, self.across, sm100)
+        if isinstance(layout, str):
+            return layout
         if self.across:
-            return layout.units_across(self.depth, self.rows * self.kind.bits // 8)
-        return layout.units(self.rows, self.depth_bytes)
+            return layout.units_across(self.depth, self.rows * self.kind.bits // 8).reshape(-1)
+        return layout.units(self.rows, self.depth_bytes).reshape(-1)
 
     def codes(self, words: Array) -> Array:
         """Codes ``[..., rows, depth]`` of the units' words ``[..., units, 4]``."""
         if self.across:
             return self.kind.codes(words.reshape(*words.shape[:-2], self.depth, -1)).swapaxes(-1, -2)
         return self.kind.codes(words.reshape(*words.shape[:-2], self.rows, -1))
-
-
-Decode = Callable[[int], Layout | str]
-"""A descriptor's layout, or why there is none."""
 
 
 def _field(descriptor: int, first: int, bits: int = 14) -> int:
@@ -73,12 +72,6 @@ def layout_of(descriptor: int, across: bool, sm100: bool) -> Layout | str:
     return Layout(start, leading, stride, widths[mode], not across)
 
 
-def read_tile(machine: Machine, site: Site, tile: Tile, descriptor: int, thread: int) -> tuple[Array, Offsets]:
-    """Codes ``[rows, depth]`` of one operand and the units that it reads, as ``read_tiles`` gives them."""
-    codes, units = read_tiles(machine, site, tile, [descriptor], np.array([thread]))
-    return codes[0], units[0]
-
-
 def read_tiles(
     machine: Machine, site: Site, tile: Tile, descriptors: Sequence[int], threads: Threads
 ) -> tuple[Array, Offsets]:
@@ -95,27 +88,60 @@ def read_tiles(
         Fault: one leaves shared memory, or reads what the async proxy does not see or another operation writes.
         Unsupported: a descriptor.
     """
-    at = _addresses(machine, site, tile, descriptors)
+    units = free_units(machine, tile, descriptors, threads)
+    if units is None:
+        units = checked_units(machine, site, tile, descriptors, threads)
+    judge_units(machine, site, tile, units, threads)
+    return codes_of(machine, tile, units), units
+
+
+def free_units(machine: Machine, tile: Tile, descriptors: Sequence[int], threads: Threads) -> Offsets | None:
+    """As ``checked_units``; None where that has something to refuse, or may have."""
+    at = _addresses(machine, tile, descriptors)
+    if isinstance(at, str) or machine.shared.first_outside(at.reshape(-1), UNIT) is not None:
+        return None
+    units = (at + machine.shared_base[threads][:, None]) >> 4
+    return units if machine.unit(Flights).quiet(units) else None
+
+
+def checked_units(machine: Machine, site: Site, tile: Tile, descriptors: Sequence[int], threads: Threads) -> Offsets:
+    """The units ``[operands, units]`` that operands read. Arguments and errors as of ``read_tiles``."""
+    at = _addresses(machine, tile, descriptors)
+    if isinstance(at, str):
+        raise Unsupported(at, site)
     readers: Threads = np.repeat(threads, at.shape[1])
     if (first := machine.shared.first_outside(at.reshape(-1), UNIT)) is not None:
         byte, place = int(at.reshape(-1)[first]), machine.place(int(readers[first]))
         message = f"a matrix operand at {byte} of {machine.shared.size} bytes of shared memory"
         raise Fault(Finding(Kind.SHARED_OUT_OF_BOUNDS, message, site, place, byte, "shared"))
-    places = at + machine.shared_base[threads][:, None]
-    flights, units, each = machine.unit(Flights), places >> 4, places.reshape(-1)
+    units, flights = (at + machine.shared_base[threads][:, None]) >> 4, machine.unit(Flights)
     flights.check_seen(site, units.reshape(-1))
     flights.check_free(site, units.reshape(-1), readers, write=False)
-    for start, size in tile.kind.pieces if flights.followed else ():
-        flights.judge(Access(site, each + start, size, machine, readers, write=False))
-    return tile.codes(machine.shared.load(each, UNIT).reshape(*places.shape, 4)), units
+    return units
 
 
-def _addresses(machine: Machine, site: Site, tile: Tile, descriptors: Sequence[int]) -> Offsets:
-    """Of the units of each operand in its block's shared memory."""
+def judge_units(machine: Machine, site: Site, tile: Tile, units: Offsets, threads: Threads) -> None:
+    """Let those who follow accesses see that threads read operands' units, one row a thread."""
+    flights = machine.unit(Flights)
+    if not flights.followed:
+        return
+    readers: Threads = np.repeat(threads, units.shape[1])
+    at = units.reshape(-1) << 4
+    for start, size in tile.kind.pieces:
+        flights.judge(Access(site, at + start, size, machine, readers, write=False))
+
+
+def codes_of(machine: Machine, tile: Tile, units: Offsets) -> Array:
+    """Codes ``[operands, rows, depth]`` that units ``[operands, units]`` hold now."""
+    return tile.codes(machine.shared.load(units.reshape(-1) << 4, UNIT, aligned=True).reshape(*units.shape, 4))
+
+
+def _addresses(machine: Machine, tile: Tile, descriptors: Sequence[int]) -> Offsets | str:
+    """Of the units of each operand in its block's shared memory, one row for all where they are alike; or why not."""
     sm100 = machine.program.architecture.tensor_memory
-    found = {descriptor: layout_of(descriptor, tile.across, sm100) for descriptor in set(descriptors)}
-    for layout in found.values():
-        if isinstance(layout, str):
-            raise Unsupported(layout, site)
-    units = {each: tile.units(layout).reshape(-1) for each, layout in found.items() if isinstance(layout, Layout)}
-    return np.stack([units[each] for each in descriptors])
+    units = {each: tile.units(each, sm100) for each in dict.fromkeys(descriptors)}
+    for found in units.values():
+        if isinstance(found, str):
+            return found
+    rows = list(units.values()) if len(units) == 1 else [units[each] for each in descriptors]
+    return np.stack([each for each in rows if not isinstance(each, str)])

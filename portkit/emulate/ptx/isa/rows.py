@@ -26,7 +26,7 @@ def canonical(result: Any) -> Any:
     A sum is NaN where an element is, and costs less than a look at each.
     """
     result = np.asarray(result)
-    if np.isnan(result.sum()):
+    if np.isnan(np.add.reduce(result, axis=None)):
         return np.where(np.isnan(result), CANONICAL_NAN, result)
     return result
 
@@ -103,7 +103,7 @@ def _in_place(
             return
         target = place(machine)
         function(*[read(machine) for read in reads], out=target)
-        if checked and np.isnan(target.sum()):
+        if checked and np.isnan(np.add.reduce(target, axis=None)):
             target[np.isnan(target)] = CANONICAL_NAN
 
     return step

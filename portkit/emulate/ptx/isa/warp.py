@@ -220,6 +220,10 @@ def _elect(decoder: Decoder) -> Step:
     write, write_chosen = decoder.write(lane, Type.B32), decoder.write(chosen, Type.PRED)
 
     def step(machine: Machine) -> None:
+        if machine.whole:
+            write(machine, np.asarray(np.uint32(0)))
+            write_chosen(machine, machine.selected % LANES == 0)
+            return
         first = np.argmax(machine.present, axis=1)[:, None]
         write(machine, machine.by_thread(first.astype(np.uint32)))
         write_chosen(machine, machine.by_thread(_LANE[None, :] == first))

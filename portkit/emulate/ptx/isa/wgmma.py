@@ -10,7 +10,7 @@ wgmma.wait_group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -243,33 +243,88 @@ def _factor(
     return _Factor(kind, negative, Tile(kind, rows, depth, across), decoder.read(operand, Type.B64), None)
 
 
+@dataclass(frozen=True)
+class _Product:
+    """One instruction."""
+
+    site: Site
+    kind: tuple[Hashable, ...]  # equal for those that may be one product of a greater depth
+    results: list[Register]
+    taken: list[Register]  # of A
+    factors: tuple[_Factor, _Factor]
+    old: Callable[[Machine], Array]  # words of D before it
+    adds: Read | None  # whether it is added; None: as it is
+    write: Callable[[Machine, Array], None]
+    total: Callable[[Array, Array, Array], Array]  # of codes and D: ``[batch, rows, columns]``
+    halves: bool
+    never: bool  # whether nothing is added
+    merges: bool  # whether the sum of several is that of one of a greater depth
+
+    def begin(self, machine: Machine) -> tuple[Array, Array]:
+        """Take its registers, and read the codes of A and B."""
+        machine.unit(Products).begin(self.site, self.results, self.taken)
+        return _codes(machine, self.site, self.factors)
+
+    def added(self, machine: Machine, matrix: Array) -> Array:
+        """What it adds to, of D ``[warps, 16, columns]``."""
+        if self.adds is None:
+            return matrix
+        return np.where(_by_warp(machine, self.adds)[:, None, None], matrix, matrix.dtype.type(0))
+
+
+class Chain:
+    """The step of products one behind the other that add to the same registers.
+
+    Args:
+        products: one or more, of one kind.
+    """
+
+    def __init__(self, products: Sequence[_Product]) -> None:
+        self.products = products
+
+    def __call__(self, machine: Machine) -> None:
+        """Run them."""
+        first = self.products[0]
+        codes = [each.begin(machine) for each in self.products]
+        old = first.old(machine)
+        matrix = fragments.tiles_of_warps(fragments.halves_of(old) if first.halves else old, 16)
+        if len(codes) > 1 and self._merges(machine):
+            codes = [(np.concatenate([a for a, _ in codes]), np.concatenate([b for _, b in codes]))]
+        for product, (a, b) in zip(self.products, codes, strict=False):
+            batch = product.added(machine, matrix).reshape(a.shape[1], a.shape[2], -1)
+            matrix = product.total(a, b, batch).reshape(matrix.shape)
+        registers = fragments.registers_of_warps(matrix)
+        first.write(machine, fragments.words_of_halves(registers) if first.halves else registers)
+
+    def _merges(self, machine: Machine) -> bool:
+        adding = (each.adds for each in self.products[1:])
+        return self.products[0].merges and all(each is None or np.all(each(machine)) for each in adding)
+
+
 def _product_step(
     decoder: Decoder, shape: Shape, result: str, factors: tuple[_Factor, _Factor], adds: Read | None
 ) -> Step:
-    target = decoder.operands[0]
+    target, halves = decoder.operands[0], result == "f16"
     items = [item for item in decoder.items(target) if isinstance(item, Register)]
-    if len(items) != _ROWS * shape.columns // (LANES * _WARPS) // (2 if result == "f16" else 1):
+    if len(items) != _ROWS * shape.columns // (LANES * _WARPS) // (2 if halves else 1):
         raise decoder.unsupported(f"{len(items)} registers of results")
     never = adds is None and decoder.operands[3:] != ()
-    old = _nothing(len(items)) if never else words_of(decoder, target)
-    write = writer_of(decoder, target, Type.B32)
-    compute = _sum_of(decoder, result, factors)
     taken = [item for item in decoder.items(decoder.operands[1]) if isinstance(item, Register)]
-    taken = taken if factors[0].words else []
-    site = decoder.site
-    halves = result == "f16"
-
-    def step(machine: Machine) -> None:
-        products = machine.unit(Products)
-        products.begin(site, items, taken)
-        matrix = (fragments.tile_of_halves if halves else fragments.tile)(old(machine), 16)
-        if adds is not None:
-            matrix = np.where(_by_warp(machine, adds), matrix, matrix.dtype.type(0))
-        a, b = _codes(machine, site, factors)
-        matrix = compute(a, b, matrix)
-        write(machine, (fragments.registers_of_halves if halves else fragments.registers)(matrix))
-
-    return step
+    product = _Product(
+        decoder.site,
+        (decoder.instruction.modifiers, target, factors[0].words is None, *(each.negative for each in factors)),
+        items,
+        taken if factors[0].words else [],
+        factors,
+        _nothing(len(items)) if never else words_of(decoder, target),
+        adds,
+        writer_of(decoder, target, Type.B32),
+        _sum_of(decoder, result, factors),
+        halves,
+        never,
+        merges=result != "s32",
+    )
+    return Chain([product])
 
 
 def _nothing(registers: int) -> Callable[[Machine], Array]:
@@ -282,18 +337,18 @@ def _by_warp(machine: Machine, read: Read) -> Array:
 
 
 def _codes(machine: Machine, site: Site, factors: tuple[_Factor, _Factor]) -> tuple[Array, Array]:
-    """Codes ``[depth, 16, warps]`` of A and ``[depth, columns, batch]`` of B, of whole groups where there are."""
+    """Codes ``[depth, batch, rows]`` of A and B: of whole groups of 64 rows where there are, else of warps of 16."""
     leaders = machine.selected[::LANES]
     whole = _whole_groups(machine, leaders)
-    step = _WARPS if whole else 1
-    b = _shared_codes(machine, site, factors[1], leaders, step)
+    b = _shared_codes(machine, site, factors[1], leaders, _WARPS if whole else 1)
     if factors[0].words is not None:
-        return fragments.rows_of_left(factors[0].words(machine), factors[0].kind, 16), b
-    a = _shared_codes(machine, site, factors[0], leaders, step)
+        rows = fragments.rows_of_left(factors[0].words(machine), factors[0].kind, 16).swapaxes(1, 2)
+        return rows.reshape(rows.shape[0], b.shape[1], -1), b
+    a = _shared_codes(machine, site, factors[0], leaders, _WARPS if whole else 1)
     if whole:
-        return a.reshape(-1, _WARPS, 16, b.shape[-1]).transpose(0, 2, 3, 1).reshape(-1, 16, leaders.size), b
+        return a, b
     own = leaders // LANES % _WARPS
-    return np.stack([a[:, 16 * warp : 16 * warp + 16, which] for which, warp in enumerate(own)], axis=-1), b
+    return a.reshape(*a.shape[:2], _WARPS, -1)[:, np.arange(leaders.size), own], b
 
 
 def _whole_groups(machine: Machine, leaders: Array) -> bool:
@@ -305,35 +360,101 @@ def _whole_groups(machine: Machine, leaders: Array) -> bool:
 
 
 def _shared_codes(machine: Machine, site: Site, factor: _Factor, leaders: Array, step: int) -> Array:
-    """``[depth, rows, batch]``, read once for every ``step`` warps."""
+    """``[depth, batch, rows]``, read once for every ``step`` warps."""
     if factor.tile is None or factor.descriptor is None:
         raise Unsupported("B in registers", site)
     descriptors, threads = _by_warp(machine, factor.descriptor)[::step], leaders[::step]
     codes, units = read_tiles(machine, site, factor.tile, descriptors.tolist(), threads)
     machine.unit(Products).read(site, threads, units)
-    return np.ascontiguousarray(codes.transpose(2, 1, 0))
+    return np.ascontiguousarray(codes.transpose(2, 0, 1))
 
 
 def _sum_of(decoder: Decoder, result: str, factors: tuple[_Factor, _Factor]) -> Callable[[Array, Array, Array], Array]:
-    """Codes of A ``[depth, 16, warps]`` and B ``[depth, columns, batch]``, and old words, to new ones."""
+    """Codes of A and B ``[depth, batch, rows]``, and old words ``[batch, rows, columns]``, to new ones."""
     left, right = factors
     if result == "s32":
         saturate = decoder.has("satfinite")
-        return lambda a, b, c: multiply_integers(
-            left.kind.terms(a), right.kind.terms(b), c.view(np.int32), saturate
-        ).view(np.uint32)
+
+        def integers(a: Array, b: Array, c: Array) -> Array:
+            x, y = left.kind.terms(a).turned(), right.kind.terms(b).turned()
+            total = multiply_integers(x, y, c.view(np.int32).transpose(1, 2, 0), saturate)
+            return np.ascontiguousarray(total.transpose(2, 0, 1)).view(np.uint32)
+
+        return integers
     model = group_model(left.kind)
     if result == "f16":
         model = model.into_half()
     kind = np.float16 if result == "f16" else np.float32
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        x, y = left.kind.terms(a), right.kind.terms(b)
+        x, y = left.kind.terms(a).turned(), right.kind.terms(b).turned()
         x, y = replace(x, values=left.signed(x.values)), replace(y, values=right.signed(y.values))
-        value = multiply(x, y, c.view(kind), model)
-        return value if result == "f16" else value.view(np.uint32)
+        value = multiply(x, y, c.view(kind).transpose(1, 2, 0), model).transpose(2, 0, 1)
+        return value if result == "f16" else np.ascontiguousarray(value).view(np.uint32)
 
     return compute
+
+
+# -- several at once
+
+
+_MOST = 8
+"""Products that run as one."""
+
+_DESCRIBING = frozenset(
+    {"add", "and", "bfe", "cvt", "mad", "mov", "mul", "or", "selp", "setp", "shl", "shr", "sub", "xor"}
+)
+"""Opcodes of what descriptors and predicates are computed with: they change registers alone, and can't fail."""
+
+
+def chained(program: Program, compiled: tuple[Compiled, ...]) -> tuple[Compiled, ...]:
+    """Let products that add to the same registers, one behind the other, run at the place of the last, all at once.
+
+    Between them there may be what only computes registers that none of them touches, as their descriptors are.
+    """
+    result = list(compiled)
+    for run in _runs(program, compiled):
+        steps = [compiled[each].step for each in run]
+        products = [product for step in steps if isinstance(step, Chain) for product in step.products]
+        also = tuple(compiled[each].uses for each in run[:-1])
+        result[run[-1]] = replace(compiled[run[-1]], step=Chain(products), also=also)
+        for each in run[:-1]:
+            result[each] = replace(compiled[each], step=_later)
+    return tuple(result)
+
+
+def _later(machine: Machine) -> None:
+    """What an instruction behind does."""
+
+
+def _runs(program: Program, compiled: tuple[Compiled, ...]) -> Iterator[list[int]]:
+    """Numbers of products that may run as one, two or more."""
+    run: list[int] = []
+    for index, item in enumerate(compiled):
+        if run and _joins(compiled, run, index) and index not in program.targets:
+            run.append(index)
+        elif not (run and _between(compiled, run, item) and index not in program.targets):
+            if len(run) > 1:
+                yield run
+            run = [index] if _chainable(item) else []
+
+
+def _chainable(item: Compiled) -> bool:
+    return isinstance(item.step, Chain) and item.instruction.guard is None
+
+
+def _joins(compiled: tuple[Compiled, ...], run: list[int], index: int) -> bool:
+    first, step = compiled[run[0]].step, compiled[index].step
+    if not (_chainable(compiled[index]) and isinstance(first, Chain) and isinstance(step, Chain)) or len(run) == _MOST:
+        return False
+    return first.products[0].kind == step.products[0].kind and not step.products[0].never
+
+
+def _between(compiled: tuple[Compiled, ...], run: list[int], item: Compiled) -> bool:
+    """Whether an instruction may run before products that stand before it."""
+    if item.instruction.opcode not in _DESCRIBING or item.uses.reads & compiled[run[0]].uses.writes:
+        return False
+    return not any(item.uses.writes & (compiled[each].uses.reads | compiled[each].uses.writes) for each in run)
 
 
 # -- waits

@@ -38,9 +38,24 @@ class Terms:
         """Of the depth."""
         return Terms(self.values[start:end], self.exponents[start:end])
 
-    def rows(self, which: slice) -> Terms:
-        """Some of the rows."""
-        return Terms(self.values[:, which], self.exponents[:, which])
+    def within(self, part: tuple[slice, slice]) -> Terms:
+        """Some of the first two axes behind the depth; all where there is one."""
+        sizes = self.values.shape[1:3]
+        first, second = (which if size > 1 else slice(None) for which, size in zip(part, sizes, strict=True))
+        return Terms(self.values[:, first, second], self.exponents[:, first, second])
+
+    def turned(self) -> Terms:
+        """``[depth, batch, rows]``, or back."""
+        return Terms(self.values.swapaxes(1, 2), self.exponents.swapaxes(1, 2))
+
+    def whole(self) -> Terms:
+        """In memory as they are counted."""
+        return Terms(np.ascontiguousarray(self.values), np.ascontiguousarray(self.exponents))
+
+    def spread(self, axis: int) -> Terms:
+        """With one more axis, of size 1: there lies the other factor's."""
+        index = (slice(None),) * axis + (None,)
+        return Terms(self.values[index], self.exponents[index])
 
     def laid(self, batch: int, parts: Sequence[int] | None = None) -> Terms:
         """A batch of another size.

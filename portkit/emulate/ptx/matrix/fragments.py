@@ -50,16 +50,40 @@ def registers(matrix: Array) -> Array:
     return runs.transpose(2, 0, 4, 5, 1, 3).reshape(-1, warps, _GROUPS * _PLACES)
 
 
+def tiles_of_warps(values: Array, rows: int) -> Array:
+    """As ``tile``, in memory warp by warp: ``[warps, rows, columns]``."""
+    halves = rows // 8
+    count, warps = values.shape[:2]
+    runs = values.reshape(count // (2 * halves), halves, 2, warps, _GROUPS, _PLACES)
+    return runs.transpose(3, 1, 4, 0, 5, 2).reshape(warps, rows, -1)
+
+
+def registers_of_warps(matrix: Array) -> Array:
+    """The inverse of ``tiles_of_warps``."""
+    warps, rows, columns = matrix.shape
+    runs = matrix.reshape(warps, rows // 8, _GROUPS, columns // 8, _PLACES, 2)
+    return runs.transpose(3, 1, 5, 0, 2, 4).reshape(-1, warps, _GROUPS * _PLACES)
+
+
 def tile_of_halves(words: Array, rows: int) -> Array:
     """C or D of two float16 a register, as float16."""
-    halves: Array = np.ascontiguousarray(words).view(np.float16)
-    count, warps = words.shape[:2]
-    return tile(halves.reshape(count, warps, 32, 2).transpose(0, 3, 1, 2).reshape(2 * count, warps, 32), rows)
+    return tile(halves_of(words), rows)
 
 
 def registers_of_halves(matrix: Array) -> Array:
     """The inverse of ``tile_of_halves``, as words."""
-    split = registers(matrix)
-    count, warps, lanes = split.shape
-    pairs = split.reshape(count // 2, 2, warps, lanes).transpose(0, 2, 3, 1)
+    return words_of_halves(registers(matrix))
+
+
+def halves_of(words: Array) -> Array:
+    """Registers of two float16 as twice as many of one, which ``tile`` and ``tiles_of_warps`` take."""
+    halves: Array = np.ascontiguousarray(words).view(np.float16)
+    count, warps = words.shape[:2]
+    return halves.reshape(count, warps, 32, 2).transpose(0, 3, 1, 2).reshape(2 * count, warps, 32)
+
+
+def words_of_halves(values: Array) -> Array:
+    """The inverse of ``halves_of``."""
+    count, warps, lanes = values.shape
+    pairs = values.reshape(count // 2, 2, warps, lanes).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(pairs).view(np.uint32).reshape(count // 2, warps, lanes)

@@ -43,9 +43,8 @@ class Product:
     scale_bytes: tuple[int, int] = (0, 0)  # the first byte of a word with scales, of A and of B
 
     def terms(self, left: Array, right: Array) -> tuple[Terms, Terms]:
-        """Of codes ``[rows, depth]``, as a batch of one."""
-        a, b = (kind.terms(codes.T[:, :, None]) for kind, codes in ((self.left, left), (self.right, right)))
-        pairs = zip((a, b), self.negative, strict=True)
+        """Of codes of A and B."""
+        pairs = zip((self.left.terms(left), self.right.terms(right)), self.negative, strict=True)
         x, y = (replace(each, values=-each.values) if negative else each for each, negative in pairs)
         return x, y
 

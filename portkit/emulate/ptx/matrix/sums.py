@@ -55,11 +55,14 @@ class Model:
         return Model(self.group, self.fraction, Result.F16)
 
 
-_BLOCK = 1 << 17
+_BLOCK = 1 << 19
 """Products that are worked on at once, so that they stay in the cache."""
 
 _BUFFER = 1024
 """Elements for which NumPy buffers what it broadcasts, which is slower than its loops where these are as long."""
+
+_LONG = 32
+"""Columns that are many enough for loops over them, where the batch is smaller."""
 
 _MOST_BESIDE = 8
 """Of A, there are as many copies as columns lie beside each other."""
@@ -72,6 +75,11 @@ _BIAS = 127
 
 _LEAST = _BIAS - 90
 """A biased exponent that stands for all that are smaller, beside products of narrow exponents."""
+
+_MANTISSA = np.uint32(23)
+_EXPONENT = np.uint32(0xFF << 23)
+_LOWEST, _HIGHEST = np.uint32(_LEAST << 23), np.uint32(_BIAS + _NARROW << 23)
+"""Where float32 has its exponent, and the bounds of narrow ones there."""
 
 _POWERS = np.ldexp(1.0, np.arange(-1074, 1024))
 
@@ -92,7 +100,7 @@ def multiply(a: Terms, b: Terms, addend: Array, model: Model, parts: Parts | Non
         a: ``[depth, rows, batch]``.
         b: ``[depth, columns, batch]``. Without parts, a batch may be shorter by a factor, each for so many neighbours.
         addend: float32, or float16 where the results are: ``[rows, columns, batch]``.
-        model: of the instruction.
+        model: of the instruction. A greater depth is that of instructions that follow one another.
         parts: of the factors' batches that the addend's is for.
 
     Returns:
@@ -101,18 +109,27 @@ def multiply(a: Terms, b: Terms, addend: Array, model: Model, parts: Parts | Non
     way, (of_a, of_b) = _way(a, b, model), parts or (None, None)
     batch = addend.shape[-1]
     left, right = way.factor(a, 0).laid(batch, of_a), way.factor(b, 1).laid(batch, of_b)
+    if batch < _LONG <= addend.shape[1]:
+        rows, columns = left.turned().whole(), right.turned().whole()
+        total = _sums(rows.spread(3), columns.spread(2), np.ascontiguousarray(addend.transpose(2, 0, 1)), model, way)
+        return total.transpose(1, 2, 0)
     times = _beside(*addend.shape[1:])
     if times > 1:
         left, right = left.over(times), right.folded(times)
     total = addend.reshape(addend.shape[0], -1, times * batch)
+    return _sums(left.spread(2), right.spread(1), total, model, way).reshape(addend.shape)
+
+
+def _sums(left: Terms, right: Terms, total: Array, model: Model, way: _Way) -> Array:
+    """Sums of all groups, one after the other; factors are ``[depth, *total.shape]``, size 1 for the other's axes."""
     before = np.setbufsize(_BUFFER)
     try:
-        for start in range(0, a.values.shape[0], model.group):
+        for start in range(0, left.values.shape[0], model.group):
             end = start + model.group
             total = _group(left.part(start, end), right.part(start, end), total, model, way)
     finally:
         np.setbufsize(before)
-    return total.reshape(addend.shape)
+    return total
 
 
 def _beside(columns: int, batch: int) -> int:
@@ -150,11 +167,13 @@ class _Way:
         finite: whether all factors are.
         narrow: whether float32 holds all products, scaled.
         largest: exponents of A and of B from which theirs are counted in 8 bits; None where that does not hold them.
+        zeros: whether a factor may be zero.
     """
 
     finite: bool
     narrow: bool
     largest: tuple[int, int] | None
+    zeros: bool
 
     def factor(self, terms: Terms, which: int) -> Terms:
         """A (0) or B (1) with exponents as ``tops`` takes them."""
@@ -165,11 +184,24 @@ class _Way:
         return Terms(terms.values, near.astype(np.int8))
 
     def tops(self, sums: Array) -> Array:
-        """Largest exponents of products, biased as those of float32, of the sums of factors' exponents; int32."""
+        """Largest exponents of products, of the sums of factors' exponents; int32, ``_FAR_BELOW`` of zeros."""
         top = np.maximum.reduce(sums, axis=0)
         if self.largest is None:
-            return np.where(top < -_FAR, _FAR_BELOW, top + np.int32(_BIAS))
-        return _near_tops(sum(self.largest) + _BIAS).take(top.view(np.uint8))
+            return np.where(top < -_FAR, _FAR_BELOW, top.astype(np.int32))
+        return _near_tops(sum(self.largest)).take(top.view(np.uint8))
+
+    def narrow_tops(self, sums: Array) -> Array:
+        """As ``tops``, where float32 has its exponent: uint32, 0 of zeros."""
+        top = np.maximum.reduce(sums, axis=0)
+        if self.largest is None:
+            biased = np.where(top < -_FAR, 0, top.astype(np.int32) + _BIAS)
+            return biased.astype(np.uint32) << _MANTISSA
+        found: Array = top.astype(np.uint32)
+        found += np.uint32(sum(self.largest) + _BIAS)
+        found <<= _MANTISSA
+        if self.zeros:
+            np.copyto(found, np.uint32(0), where=top < -2 * _SPAN)
+        return found
 
 
 _SPAN, _ABSENT = 31, 64
@@ -192,7 +224,8 @@ def _way(a: Terms, b: Terms, model: Model) -> _Way:
     low, high = (sum(each) for each in zip(*ranges, strict=True))
     narrow = finite and model.result is not Result.F16 and low >= -_NARROW and high <= _NARROW
     close = all(top - bottom <= _SPAN for bottom, top in ranges)
-    return _Way(finite, narrow, (ranges[0][1], ranges[1][1]) if close else None)
+    zeros = any(each.exponents.min(initial=0) == NOTHING for each in (a, b))
+    return _Way(finite, narrow, (ranges[0][1], ranges[1][1]) if close else None, zeros)
 
 
 def _range(exponents: Array) -> tuple[int, int]:
@@ -207,23 +240,28 @@ def _range(exponents: Array) -> tuple[int, int]:
 # -- sums
 
 
-def _group(a: Terms, b: Terms, addend: Array, model: Model, way: _Way) -> Array:
+def _group(left: Terms, right: Terms, addend: Array, model: Model, way: _Way) -> Array:
     """Of one group of products."""
+    if left.values.shape[0] * addend.size <= _BLOCK:
+        return _part(left, right, addend, model, way)
     result = np.empty(addend.shape, addend.dtype)
-    for rows, columns in _parts(a.values.shape[0], addend.shape):
-        x, y, c = a.rows(rows), b.rows(columns), addend[rows, columns]
-        narrow = _narrow(x, y, c, model, way) if way.narrow else None
-        result[rows, columns] = _any(x, y, c, model, way) if narrow is None else narrow
+    for part in _parts(left.values.shape[0], addend.shape):
+        result[part] = _part(left.within(part), right.within(part), addend[part], model, way)
     return result
 
 
+def _part(left: Terms, right: Terms, addend: Array, model: Model, way: _Way) -> Array:
+    narrow = _narrow(left, right, addend, model, way) if way.narrow else None
+    return _any(left, right, addend, model, way) if narrow is None else narrow
+
+
 def _parts(depth: int, shape: tuple[int, ...]) -> Iterator[tuple[slice, slice]]:
-    """Parts of the rows and of the columns, of so many products that they stay in the cache."""
-    rows, columns, batch = shape
-    wide = max(1, min(columns, _BLOCK // max(1, depth * batch)))
-    high = max(1, _BLOCK // max(1, depth * batch * wide)) if wide == columns else 1
-    for row in range(0, rows, high):
-        for column in range(0, columns, wide):
+    """Parts along the first two axes, of so many products that they stay in the cache."""
+    first, second, third = shape
+    wide = max(1, min(second, _BLOCK // max(1, depth * third)))
+    high = max(1, _BLOCK // max(1, depth * third * wide)) if wide == second else 1
+    for row in range(0, first, high):
+        for column in range(0, second, wide):
             yield slice(row, row + high), slice(column, column + wide)
 
 
@@ -244,49 +282,59 @@ class _Scratch(threading.local):
 _SCRATCH = _Scratch()
 
 
-def _exponent_sums(a: Terms, b: Terms) -> Array:
-    left, right = a.exponents[:, :, None], b.exponents[:, None]
-    shape = np.broadcast_shapes(left.shape, right.shape)
-    return np.add(left, right, out=_SCRATCH.of(left.dtype.type, shape))
+def _exponent_sums(left: Terms, right: Terms, shape: tuple[int, ...]) -> Array:
+    kind = left.exponents.dtype.type
+    return np.add(left.exponents, right.exponents, out=_SCRATCH.of(kind, (left.values.shape[0], *shape)))
 
 
-def _narrow(a: Terms, b: Terms, addend: Array, model: Model, way: _Way) -> Array | None:
-    """In float32 and 32-bit integers; None where an addend is too large for that, or too small beside nothing."""
-    top = (addend.view(np.int32) >> 23) & 0xFF
-    np.maximum(top, way.tops(_exponent_sums(a, b)), out=top)
-    if top.max(initial=0) > _BIAS + _NARROW:
+def _narrow(left: Terms, right: Terms, addend: Array, model: Model, way: _Way) -> Array | None:
+    """In float32 and 32-bit integers; None where an addend is too large for that, or too small beside nothing.
+
+    Exponents stay where float32 has them.
+    """
+    top = addend.view(np.uint32) & _EXPONENT
+    np.maximum(top, way.narrow_tops(_exponent_sums(left, right, addend.shape)), out=top)
+    if top.max(initial=0) > _HIGHEST:
         return None
-    if top.min(initial=_BIAS) < _LEAST:
-        if addend[top < _LEAST].any():
+    if top.min(initial=_HIGHEST) < _LOWEST:
+        if addend[top < _LOWEST].any():
             return None
-        np.maximum(top, _LEAST, out=top)
-    scale = (((2 * _BIAS + model.fraction) - top) << 23).view(np.float32)
-    left, right = a.values[:, :, None], b.values[:, None]
-    products = np.multiply(left, right, out=_SCRATCH.of(np.float32, (a.values.shape[0], *addend.shape)))
+        np.maximum(top, _LOWEST, out=top)
+    scale = (np.uint32(2 * _BIAS + model.fraction << 23) - top).view(np.float32)
+    products = _products(left.values, right.values, addend.shape)
     products *= scale
     exact = _total(products, model).astype(np.float64)
-    exact += np.trunc(addend * scale)
+    exact += np.trunc(np.multiply(addend, scale, out=scale), out=scale)
     bits = exact.view(np.uint64)
     bits &= _kept(model)
     result = exact.astype(np.float32)
-    result *= ((top - model.fraction) << 23).view(np.float32)
+    top -= np.uint32(model.fraction << 23)
+    result *= top.view(np.float32)
     return result
 
 
-def _any(a: Terms, b: Terms, addend: Array, model: Model, way: _Way) -> Array:
+def _products(left: Array, right: Array, shape: tuple[int, ...]) -> Array:
+    """Products as float32; the sign of a zero is lost."""
+    out = _SCRATCH.of(np.float32, (left.shape[0], *shape))
+    if left.shape[-1] == 1 and left.dtype == right.dtype == np.float32:  # one number times many: einsum is faster
+        return np.einsum("dabc,dabc->dabc", left, right, out=out)
+    return np.multiply(left, right, out=out)
+
+
+def _any(left: Terms, right: Terms, addend: Array, model: Model, way: _Way) -> Array:
     """In float64, of any numbers."""
     with np.errstate(invalid="ignore", over="ignore"):  # of what is not finite, and judged below
         own = exponents_of(addend, -14 if addend.dtype == np.float16 else -126).astype(np.int32)
-        top = np.maximum(way.tops(_exponent_sums(a, b)) - _BIAS, own)
+        top = np.maximum(way.tops(_exponent_sums(left, right, addend.shape)), own)
         top = np.where(top <= -_FAR, 0, top)
-        products = a.values[:, :, None].astype(np.float64) * b.values[:, None]
+        products = left.values.astype(np.float64) * right.values
         products *= power(np.minimum(model.fraction - top, 1000))
         result = _rounded(_total(products, model) + _whole(addend, model.fraction - top), top, model)
         special = ~np.isfinite(addend)
         if not way.finite:
-            special |= ~np.isfinite(a.values).all(axis=0)[:, None] | ~np.isfinite(b.values).all(axis=0)[None]
+            special |= ~np.isfinite(left.values).all(axis=0) | ~np.isfinite(right.values).all(axis=0)
         if special.any():
-            result[special] = _not_finite(a, b, addend)[special]
+            result[special] = _not_finite(left, right, addend)[special]
     return result
 
 
@@ -294,8 +342,9 @@ def _total(scaled: Array, model: Model) -> Array:
     """Sum over the first axis of products cut to whole numbers, each below 2^(fraction + 2)."""
     cut = _SCRATCH.of(np.int32, scaled.shape)
     np.copyto(cut, scaled, casting="unsafe")
-    enough = scaled.shape[0] << (model.fraction + 2) <= 1 << 31
-    return np.add.reduce(cut, axis=0, dtype=np.int32 if enough else np.int64)
+    most = (1 << 31) >> (model.fraction + 2)  # of which 32 bits hold the sum
+    sums = [np.add.reduce(cut[start : start + most], axis=0, dtype=np.int32) for start in range(0, len(cut), most)]
+    return functools.reduce(lambda one, other: np.add(one, other, dtype=np.int64), sums)
 
 
 def _whole(addend: Array, shift: Array) -> Array:
@@ -327,10 +376,10 @@ def cut_to_float32(exact: Array, fraction: int = 23) -> Array:
         return cut.astype(np.float32)
 
 
-def _not_finite(a: Terms, b: Terms, addend: Array) -> Array:
+def _not_finite(left: Terms, right: Terms, addend: Array) -> Array:
     """Sums with infinities or NaN among their terms."""
     with np.errstate(invalid="ignore", over="ignore"):
-        total = (a.values[:, :, None].astype(np.float64) * b.values[:, None]).sum(axis=0) + addend
+        total = (left.values.astype(np.float64) * right.values).sum(axis=0) + addend
         result = total.astype(addend.dtype)
     result[np.isnan(total)] = canonical_nan(addend.dtype)
     return result

@@ -1,0 +1,320 @@
+"""Tensor memory of blocks, and what is under way in it.
+
+Each block has 128 lanes of 512 columns of 32 bits. Products and copies into tensor memory run in the order of their
+issue, but only when somebody asks for the mbarrier of a ``commit`` behind them; stores of threads end at their
+``wait::st``. What is touched before that is a fault, and so is writing what a load reads before its ``wait::ld``.
+
+Source: PTX ISA, "TensorCore 5th Generation Family Instructions".
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.emulate.core.bytestore import Offsets, Words
+from portkit.emulate.core.findings import Fault, Finding, Kind, Site
+from portkit.emulate.ptx.isa.flight import Flights, Operation
+from portkit.emulate.ptx.machine import LANES, Array, Machine
+
+TENSOR_LANES, COLUMNS = 128, 512
+
+
+@dataclass(frozen=True)
+class Range:
+    """Columns of one block's tensor memory."""
+
+    group: int
+    start: int
+    end: int
+
+    def meets(self, other: Range) -> bool:
+        """Whether they share a column."""
+        return self.group == other.group and self.start < other.end and other.start < self.end
+
+
+@dataclass(eq=False)
+class Issued(ABC):
+    """A product or copy that has not run."""
+
+    site: Site
+    thread: int
+    units: list[Offsets]  # of shared memory that it reads
+    writes: Range
+    done: bool = field(default=False, init=False)  # whether it has run, though its block has not come to it
+
+    @property
+    def alike(self) -> Hashable | None:
+        """What those have in common that run as one; None: it runs alone."""
+        return None
+
+    def goes_on(self, before: Issued) -> bool:
+        """Whether it may run as one with the one before it in its block."""
+        return False
+
+    @abstractmethod
+    def run(self, others: Sequence[Sequence[Any]] = ()) -> None:
+        """Run it, or several: of each block those that go on, in order, like those of the first."""
+
+
+@dataclass
+class Stored:
+    """A store of threads that has not been waited for."""
+
+    site: Site
+    thread: int  # the first of its warp
+    rows: Array  # of the chunk's lanes, by lane of the warp
+    first: Array  # columns, likewise
+    words: Words  # [32, columns]
+    range: Range
+
+
+@dataclass
+class _Block:
+    """Tensor memory of one block."""
+
+    allocated: dict[int, int] = field(default_factory=dict)  # first column → columns
+    permitted: bool = True
+    queue: list[Issued] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    stores: list[Stored] = field(default_factory=list)
+    loads: list[tuple[Site, int, Range]] = field(default_factory=list)  # with the warp
+
+
+@dataclass(eq=False)
+class Commit:
+    """What a block had issued when it committed, and whom it arrives at behind that."""
+
+    memory: TensorMemory
+    group: int
+    until: list[Issued]
+    arrive: Callable[[], None]
+
+    def run(self) -> None:
+        """Run all that it covers, and arrive; commits before this one do so before it."""
+        commits = self.memory.blocks[self.group].commits
+        if self not in commits:
+            return
+        while commits[0] is not self:
+            commits[0].run()
+        commits.pop(0)
+        self.memory.run(self.group, self.until)
+        self.arrive()
+
+    def prepare(self, others: Sequence[Commit]) -> None:
+        """Compute what some commits cover that run next, each the first of its block."""
+        self.memory.run_ahead(others)
+
+
+class TensorMemory:
+    """Tensor memory of all blocks of a chunk, and what is under way in it."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.flights = machine.unit(Flights)
+        self.words: NDArray[np.uint32] = np.full(
+            (len(machine.groups), TENSOR_LANES, COLUMNS), machine.poison, np.uint32
+        )
+        self.blocks = [_Block() for _ in machine.groups]
+
+    # -- words
+
+    def load_rows(self, rows: Array, first: Array, columns: int) -> Words:
+        """Words ``[..., columns]``.
+
+        Args:
+            rows: lanes of the chunk, those of one block behind the other's.
+            first: column of each.
+            columns: that lie side by side.
+        """
+        return self._runs(columns)[rows * COLUMNS + first]
+
+    def store_rows(self, rows: Array, first: Array, words: Words) -> None:
+        """Write them."""
+        self._runs(words.shape[-1])[rows * COLUMNS + first] = words
+
+    def _runs(self, columns: int) -> Words:
+        """All runs of so many columns, as a view."""
+        flat = self.words.reshape(-1)
+        return np.lib.stride_tricks.as_strided(flat, (flat.size - columns + 1, columns), (flat.itemsize,) * 2)
+
+    # -- allocation
+
+    def allocate(self, site: Site, thread: int, columns: int) -> int:
+        """The first of some free columns.
+
+        Raises:
+            Fault: there are not so many, or the number is none that can be asked for.
+        """
+        block = self.blocks[int(self.machine.group[thread])]
+        start = sum(block.allocated.values())
+        if columns < LANES or columns & (columns - 1) or start + columns > COLUMNS or not block.permitted:
+            message = f"{columns} columns of tensor memory are asked for where {COLUMNS - start} are free"
+            raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))
+        block.allocated[start] = columns
+        return start
+
+    def free(self, site: Site, thread: int, start: int, columns: int) -> None:
+        """Give columns back.
+
+        Raises:
+            Fault: they were not allocated so, or something is under way in them.
+        """
+        group = int(self.machine.group[thread])
+        if self.blocks[group].allocated.pop(start & 0xFFFF, None) != columns:
+            message = f"{columns} columns of tensor memory at {start & 0xFFFF} that were not allocated"
+            raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))
+        freed = Range(group, start & 0xFFFF, (start & 0xFFFF) + columns)
+        self.check(site, thread, freed, "freed")
+        self._check_loads(site, thread, freed)
+
+    def relinquish(self, thread: int) -> None:
+        """No more allocations of a block."""
+        self.blocks[int(self.machine.group[thread])].permitted = False
+
+    # -- what is under way
+
+    def check(self, site: Site, thread: int, touched: Range, verb: str) -> None:
+        """Refuse to touch what a product or a store has yet to write.
+
+        Raises:
+            Fault: it is touched.
+        """
+        block = self.blocks[touched.group]
+        for issued in block.queue:
+            if issued.writes.meets(touched):
+                raise self._missing(site, thread, verb, "a product", "mbarrier of a commit", issued.site)
+        for stored in block.stores:
+            if stored.range.meets(touched):
+                raise self._missing(site, thread, verb, "a store", "tcgen05.wait::st", stored.site)
+
+    def _missing(self, site: Site, thread: int, verb: str, who: str, wait: str, at: Site) -> Fault:
+        line = at.source or f"line {at.line}"
+        message = f"tensor memory is {verb} that {who} of {line} has yet to write: no {wait} was waited for"
+        return Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
+
+    def _check_loads(self, site: Site, thread: int, written: Range, but: int | None = None) -> None:
+        """Refuse to write what loads may still read, but for those of one warp.
+
+        Raises:
+            Fault: it is written.
+        """
+        for at, warp, range_ in self.blocks[written.group].loads:
+            if range_.meets(written) and warp != but:
+                line = at.source or f"line {at.line}"
+                message = (
+                    f"tensor memory is written that a load of {line} may still read: no tcgen05.wait::ld covers it"
+                )
+                raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
+
+    def load(self, site: Site, thread: int, read: Range) -> None:
+        """Begin a load of a warp."""
+        self.check(site, thread, read, "read")
+        self.blocks[read.group].loads.append((site, thread // LANES, read))
+
+    def wait_loads(self, warps: set[int]) -> None:
+        """End the loads of warps."""
+        for block in self.blocks:
+            block.loads = [load for load in block.loads if load[1] not in warps]
+
+    def issue(self, issued: Issued, touched: Sequence[Range]) -> None:
+        """Let a product or copy run later, behind those that were issued before.
+
+        Raises:
+            Fault: it touches what a store has yet to write.
+        """
+        group = issued.writes.group
+        self._check_loads(issued.site, issued.thread, issued.writes)
+        for stored in self.blocks[group].stores:
+            if any(stored.range.meets(each) for each in (*touched, issued.writes)):
+                raise self._missing(issued.site, issued.thread, "used", "a store", "tcgen05.wait::st", stored.site)
+        operation = Operation(issued.site, "tcgen05")
+        for units in issued.units:
+            self.flights.reads(operation, units)
+        self.blocks[group].queue.append(issued)
+
+    def commit(self, thread: int, arrive: Callable[[], None]) -> Commit:
+        """Close what a thread's block has issued so far."""
+        group = int(self.machine.group[thread])
+        block = self.blocks[group]
+        block.commits.append(Commit(self, group, list(block.queue), arrive))
+        return block.commits[-1]
+
+    def run(self, group: int, until: list[Issued]) -> None:
+        """End what a block has issued, as far as a commit covers it."""
+        queue = self.blocks[group].queue
+        while queue and queue[0] in until:
+            issued = queue.pop(0)
+            for units in issued.units:
+                self.flights.has_read(units)
+                self.flights.settle(units)
+            if not issued.done:
+                issued.run()
+
+    def run_ahead(self, commits: Sequence[Commit]) -> None:
+        """Compute what commits cover that run next, each the first of its block: the like of all blocks at once."""
+        queues = [[each for each in self.blocks[commit.group].queue if each in commit.until] for commit in commits]
+        for chains in itertools.zip_longest(*map(_chains, queues)):
+            like: dict[Hashable, list[tuple[Issued, ...]]] = defaultdict(list)
+            for number, chain in enumerate(chains):
+                if chain:
+                    like[number if chain[0].alike is None else (len(chain), chain[0].alike)].append(chain)
+            for found in like.values():
+                found[0][0].run(found)
+        for issued in itertools.chain(*queues):
+            issued.done = True
+
+    def store(self, stored: Stored) -> None:
+        """Begin a store of a warp."""
+        self.check_products(stored.site, stored.thread, stored.range)
+        self._check_loads(stored.site, stored.thread, stored.range, stored.thread // LANES)
+        self.blocks[stored.range.group].stores.append(stored)
+
+    def check_products(self, site: Site, thread: int, touched: Range) -> None:
+        """Refuse to touch what a product has yet to write.
+
+        Raises:
+            Fault: it is touched.
+        """
+        for issued in self.blocks[touched.group].queue:
+            if issued.writes.meets(touched):
+                raise self._missing(site, thread, "written", "a product", "mbarrier of a commit", issued.site)
+
+    def wait_stores(self, warps: set[int]) -> None:
+        """End the stores of warps."""
+        ended: list[Stored] = []
+        for block in self.blocks:
+            ended += [stored for stored in block.stores if stored.thread // LANES in warps]
+            block.stores = [stored for stored in block.stores if stored.thread // LANES not in warps]
+        for _, alike in itertools.groupby(ended, lambda stored: stored.words.shape[-1]):
+            found = list(alike)
+            rows, first, words = (
+                np.stack([getattr(stored, each) for stored in found]) for each in ("rows", "first", "words")
+            )
+            self.store_rows(rows, first, words)
+
+    def finish(self) -> None:
+        """At the end of the blocks: what is still allocated is lost to others."""
+        for group, block in enumerate(self.blocks):
+            if block.allocated:
+                message = "a block ends without giving back its tensor memory"
+                self.machine.note(Finding(Kind.UNDEFINED, message, None, self.machine.place(self._first(group))))
+
+    def _first(self, group: int) -> int:
+        return group * self.machine.per_group
+
+
+def _chains(queue: Sequence[Issued]) -> Iterator[tuple[Issued, ...]]:
+    """What may run as one."""
+    start = 0
+    for number in range(1, len(queue) + 1):
+        if number == len(queue) or not queue[number].goes_on(queue[number - 1]):
+            yield tuple(queue[start:number])
+            start = number
