@@ -118,7 +118,7 @@ class _Found:
         """
         folder = Path(request.folder)
         answer = _answer(folder, HOST)
-        if answer is None and death and request.processes > 1:
+        if answer is None and request.processes > 1 and _cut_short(folder, HOST):
             return
         if answer is None:
             log = _text(folder, HOST)
@@ -141,7 +141,7 @@ class _Found:
                 self.cases[source.name] = answer.case
             elif answer and answer.complaint:
                 self.failures[source.name] = answer.complaint.error()
-            elif cause is None and request.processes > 1:  # cut short, maybe by another that ran beside it
+            elif request.processes > 1 and _cut_short(folder, str(number)):  # maybe by another that ran beside it
                 continue
             else:
                 self.failures[source.name] = _dead(source, cause or death or "its process was ended", log)
@@ -230,6 +230,12 @@ def _exit(folder: Path, name: str, log: str, seconds: float) -> str | None:
     """How a process ended, in words; None where no one was left to see it."""
     path = folder / f"{name}.exit"
     return _cause(int(path.read_text(encoding="utf-8")), log, seconds) if path.exists() else None
+
+
+def _cut_short(folder: Path, name: str) -> bool:
+    """Whether a process did not end by itself: no one saw it, or it was killed, as when memory runs out."""
+    path = folder / f"{name}.exit"
+    return not path.exists() or int(path.read_text(encoding="utf-8")) == -signal.SIGKILL
 
 
 def _cause(code: int, log: str, seconds: float) -> str:

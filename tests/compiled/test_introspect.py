@@ -1,8 +1,10 @@
 """The child process that reads kernel cases, with files that print, fail and die."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,10 @@ def test_every_kernel_is_a_case_or_a_failure(found):
 SIBLINGS = "import helper\n" + DECLARATION.replace("((8, 8),)", "helper.SHAPES").replace("{{", "{").replace("}}", "}")
 
 
+SLEEPS = f"987.{os.getpid()}"
+"""Seconds, by which a process of this run of the tests is known."""
+
+
 @pytest.fixture(scope="module")
 def neighbours(tmp_path_factory):
     """Two folders whose kernels import siblings of the same name; a third file of that name in the current folder."""
@@ -115,7 +121,7 @@ def neighbours(tmp_path_factory):
         (base / folder / "k.py").write_text(SIBLINGS.replace("{name}", folder))
     (base / "z" / "platform.py").write_text("")
     (base / "z" / "k.py").write_text("import platform\n" + SIBLINGS.replace("{name}", "z"))
-    sleeper = "import subprocess\nsubprocess.Popen(['sleep', '987'])\n"
+    sleeper = f"import subprocess\nsubprocess.Popen(['sleep', '{SLEEPS}'])\n"
     (base / "x" / "k.py").write_text(sleeper + (base / "x" / "k.py").read_text())
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(base)
@@ -134,33 +140,52 @@ def test_a_sibling_named_as_a_module_of_python_is_refused(neighbours):
 
 
 def test_no_process_of_a_kernel_file_stays(neighbours):
-    commands = []
+    until = time.monotonic() + 5
+    while (left := sleeping()) and time.monotonic() < until:
+        time.sleep(0.05)  # a killed process is gone a moment later
+    assert left == []
+
+
+def sleeping():
+    found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            commands.append(path.read_bytes())
-        except OSError:  # it has just ended
-            continue
-    assert commands
-    assert b"sleep\x00987\x00" not in commands
+        with contextlib.suppress(OSError):  # it has just ended
+            found.append(path.read_bytes())
+    assert found
+    return [each for each in found if SLEEPS.encode() in each.split(b"\0")]
 
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_so_many_are_read_at_once(tmp_path, monkeypatch, processes):
-    """Each waits for two others to have begun, and gives up after a second."""
+    """Each waits for two others to have begun; one that has none beside it gives up soon."""
     waits = """
 import pathlib, time
 folder = pathlib.Path(__file__).parent
 (folder / "begun-{name}").touch()
-until = time.monotonic() + 1
+until = time.monotonic() + {seconds}
 while len(list(folder.glob("begun-*"))) < 3 and time.monotonic() < until: time.sleep(0.01)
 assert len(list(folder.glob("begun-*"))) == 3
 """
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(processes)))
     text = (waits + DECLARATION).replace("{{", "{").replace("}}", "}")
+    text = text.replace("{seconds}", "20" if processes == 3 else "0.5")
     for name in "xyz":
         (tmp_path / f"{name}.py").write_text(text.replace("{name}", name))
     found = introspect([CaseSource(name, path=str(tmp_path / f"{name}.py")) for name in "xyz"], [])
     assert list(found.cases) == (["x", "y", "z"] if processes == 3 else ["z"])
+
+
+def test_one_that_is_killed_beside_others_is_asked_again_alone(tmp_path, monkeypatch):
+    """As the kernel does when memory runs out: ``x`` dies the first time, ``y`` each time."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    kill = "import os, pathlib, signal\nbegun = pathlib.Path(__file__ + '.begun')\n"
+    kill += "if not begun.exists() or '{name}' == 'y':\n    begun.touch()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    text = (kill + DECLARATION).replace("{{", "{").replace("}}", "}")
+    for name in "xy":
+        (tmp_path / f"{name}.py").write_text(text.replace("{name}", name))
+    found = introspect([CaseSource(name, path=str(tmp_path / f"{name}.py")) for name in "xy"], [])
+    assert list(found.cases) == ["x"]
+    assert "ended by SIGKILL" in found.failures["y"].message
 
 
 @pytest.mark.parametrize(
