@@ -114,9 +114,14 @@ def _elements(output: Mapping[str, Any]) -> list[int]:
 
 
 def _of(limit: float | None, measured: Mapping[str, Any], emulated: Mapping[str, Any]) -> float | None:
-    """The furthest distance, as the verdict measures errors, over its limit; None where there is no limit."""
+    """The furthest distance, as the verdict measures errors, over its limit; None where there is no limit.
+
+    NaN or Inf on one side alone is infinitely far.
+    """
     if not limit:
         return None
+    if np.isinf(steps(measured, emulated)).any():
+        return math.inf
     wanted, got = values(measured), values(emulated)
     count = math.prod(measured["shape"]) - measured["nonfinite"]
     scale = measured["norm"] / math.sqrt(max(1, count)) or 1.0

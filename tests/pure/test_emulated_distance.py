@@ -70,6 +70,15 @@ def test_what_is_further_than_the_limit_is_named(script, tmp_path, capsys):
     assert "softmax: beyond its limit" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("other", [float("nan"), float("inf")])
+def test_what_is_finite_on_one_side_alone_is_beyond_any_limit(script, tmp_path, other):
+    measured = report(tmp_path / "m", [1.0, 2.0, other], Evidence.MEASURED)
+    emulated = report(tmp_path / "e", [1.0, 2.0, 3.0], Evidence.EMULATED)
+    (found,) = apart(script, measured, emulated)
+    assert found.of_limit == math.inf
+    assert script.beyond([found]) == ["softmax"]
+
+
 def test_equal_outputs_are_no_distance_apart(script, tmp_path, capsys):
     path = report(tmp_path, [1.0, -0.0], Evidence.MEASURED, Evidence.EMULATED)
     (found,) = apart(script, path)
