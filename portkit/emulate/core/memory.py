@@ -139,9 +139,8 @@ class Memory(FollowedStore):
     def first_outside(self, at: Offsets, size: int) -> int | None:
         """Index of the first access of ``size`` bytes that is not wholly in one allocation."""
         start, room = self._last
-        if (
-            int(np.maximum.reduce((at - start).view(np.uint64), axis=None)) + size <= room
-        ):  # what lies before it is huge
+        furthest = np.maximum.reduce((at - start).view(np.uint64), axis=None)  # what lies before it is huge
+        if int(furthest) + size <= room:
             return None
         low, high = int(at.min()), int(at.max())
         place = int(np.searchsorted(self._starts, low, "right")) - 1

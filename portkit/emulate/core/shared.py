@@ -38,8 +38,7 @@ class SharedMemory(FollowedStore):
 
     def first_outside(self, at: Offsets, size: int) -> int | None:
         """Index of the first access, by a workgroup's own addresses, that leaves its range."""
-        if (
-            not at.size or int(np.maximum.reduce(at.view(np.uint64), axis=None)) + size <= self.size
-        ):  # a negative one is huge
+        furthest = np.maximum.reduce(at.view(np.uint64), axis=None, initial=0)  # a negative one is huge
+        if not at.size or int(furthest) + size <= self.size:
             return None
         return int(np.argmax((at < 0) | (at + size > self.size)))
