@@ -159,9 +159,10 @@ def has_word(words: Iterable[str], cell: Cell) -> bool:
 def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until: float) -> None:
     """Judge cells until the time is over, of the monotonic clock, and add each verdict to the table."""
     from judged_groups import GIB, Claims, Queue, grouped  # noqa: PLC0415 - loads PyTorch and Triton
-    from judging import CONTEXT, Judges  # noqa: PLC0415
+    from judging import Judges, room  # noqa: PLC0415
 
     device = device_of(prepared, chosen.target)
+    free = room(min(0.96 * device.memory_bytes, chosen.memory * GIB), chosen.workers)
     sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
     lines = Lines(chosen.run, Line)
     begun = time.monotonic()
@@ -172,10 +173,8 @@ def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until
             after = time.monotonic() - begun
             print(f"{after:8.1f} s  {cell.label(Evidence.MEASURED)}: {outcome.status}", file=sys.stderr)
 
-    whole = min(0.96 * device.memory_bytes, chosen.memory * GIB)
-    room = int(whole - chosen.workers * CONTEXT)
     groups = grouped(cells, sources, partial(has_word, chosen.last))
-    queue = Queue(room, Claims(chosen.beside)) if chosen.beside else Queue(room)
+    queue = Queue(free, Claims(chosen.beside)) if chosen.beside else Queue(free)
     try:
         Judges(queue, add, chosen.workers, limit=chosen.limit).run(groups, until - time.monotonic())
     finally:

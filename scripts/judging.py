@@ -41,6 +41,21 @@ Told = Callable[[Cell, Outcome], None]
 """Takes each verdict as it is known."""
 
 
+def room(memory: float, count: int) -> int:
+    """Bytes for groups, of a memory that so many processes share.
+
+    Raises:
+        HostError: the processes alone take it.
+    """
+    left = int(memory - count * CONTEXT)
+    if left <= 0:
+        raise HostError(
+            f"{count} processes leave nothing of {memory / GIB:.1f} GiB",
+            remedy="take fewer --workers, or more --memory",
+        )
+    return left
+
+
 @dataclass(frozen=True)
 class _Process:
     """One that judges, and what it has left of its group."""

@@ -149,6 +149,13 @@ def test_of_two_runs_each_judges_what_it_claims(tmp_path):
     assert (queues[0].room, queues[1].room) == (96, 98)
 
 
+def test_processes_leave_room_for_groups():
+    assert judging.room(10 * judged_groups.GIB, 4) == int(7.2 * judged_groups.GIB)
+    with pytest.raises(HostError, match=r"16 processes leave nothing of 8\.0 GiB") as caught:
+        judging.room(8 * judged_groups.GIB, 16)
+    assert "--workers" in caught.value.remedy
+
+
 def test_an_autotuner_calls_each_configuration_twice_and_times_the_second(monkeypatch):
     calls = []
     monkeypatch.setattr(judging.torch.cuda, "synchronize", lambda: None)
