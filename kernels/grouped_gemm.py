@@ -11,8 +11,9 @@ rows end with its group: those beyond are read (they are the next group's) and n
 Tiles are loaded by pointers or descriptors, see ``products.py``; stores go through pointers,
 since a descriptor would write the rows of the next group.
 
-Speed on an H200 beside PyTorch's own grouped product: the table of ``scripts/suite_goals.py`` in ``reports/``. One loop
-over tiles and K, so that a tile's loads begin while the one before is written, is worth 3.5 % for Mixtral's wide one.
+Speed on an H200 beside PyTorch's own grouped product: the table of ``scripts/suite_goals.py`` in ``reports/``. It falls
+short of it by 1.3 % there. Why is not known: in trials by hand it was 1 to 4 % ahead. One loop over tiles and K, so
+that a tile's loads begin while the one before is written, is worth 3.5 % for Mixtral's wide one.
 Experts of a few rows take tiles of 16 rows.
 
 Work of one call, E' = groups that are not empty, s = bytes per element:

@@ -32,10 +32,10 @@ program not counted:
              sums = 13.
 
 Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``.
-Backward falls short of its 92 % of the copy bandwidth by one: the walk over 16384 × 4096 alone has
-96 % (98.5 µs), and the second launch takes 5 µs more, of which a kernel that does nothing would take
-2. Half as many programs, each with five rows in flight and both sums of a row in one exchange, came to
-0.8 % less, and to 5 % more where the compiler placed the same loads otherwise.
+Backward falls short of its 92 % of the copy bandwidth by one, by 0.4 in a later run: the walk over 16384 ×
+4096 alone has 96 % (98.5 µs), and the second launch takes 5 µs more, of which a kernel that does nothing
+would take 2. Half as many programs, each with five rows in flight and both sums of a row in one exchange,
+came to 0.8 % less, and to 5 % more where the compiler placed the same loads otherwise.
 
 Sources:
     1. J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer Normalization", 2016,
