@@ -62,3 +62,21 @@ def test_trace_and_profiler_agree_on_every_fused_function_of_the_suite():
     fused = subprocess.run([*command, "--function", "fused"], capture_output=True, text=True, check=False)
     assert "17 of 17 within 2% or 1.5 µs a kernel" in fused.stdout
     assert "38 of 40 within" in subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def test_a_cell_of_the_suite_with_counters_takes_three_seconds():
+    (path,) = CLOCKS.glob("20261130T160316Z-*.jsonl")
+    command = [sys.executable, str(ROOT / "scripts" / "cell_seconds.py"), str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, "26 cells, 3.00 s a cell" in run.stdout) == (0, True)
+    whole = subprocess.run([*command, "--wall", "93.98"], capture_output=True, text=True, check=False)
+    assert (whole.returncode, "26 cells, 3.23 s a cell" in whole.stdout) == (1, True)
+
+
+def test_the_two_clocks_part_where_the_card_throttles():
+    (path,) = CLOCKS.glob("20261130T160316Z-*.jsonl")
+    throttled = {each.cell.case for each in read_report(path).records if each.timing.throttled}
+    command = [sys.executable, str(ROOT / "scripts" / "compare_clocks.py"), str(path)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+    apart = [line.partition("[")[0] in throttled for line in lines if line.endswith(" no")]
+    assert (len(throttled), apart.count(True), apart.count(False)) == (8, 12, 4)
