@@ -6,6 +6,7 @@ python scripts/ptx_instruction_table.py --check    # exit 1 where the file is ou
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -58,6 +59,7 @@ def _bound(bound: Approximation | None) -> str:
         f"{bound.ulps} ulp" if bound.ulps else "",
         f"{bound.absolute:.2g}" if bound.absolute else "",
         f"{bound.relative:.2g} of the sizes" if bound.relative else "",
+        ", ".join(f"{each.absolute:.2g} up to {each.reach / math.pi:g}π" for each in bound.ranges),
     )
     return " or ".join(each for each in sizes if each) + f" ({bound.why})"
 

@@ -71,14 +71,17 @@ def functions() -> list[str]:
         return list(dict.fromkeys(name.split("/")[1] for name in recorded.files if name.startswith("function/")))
 
 
-def function(name: str) -> Apart:
-    """One of them, emulated; sines and cosines between -π and π, since a device keeps few bits of larger arguments."""
+def function(name: str, sizes: tuple[float, float] = (0, np.pi)) -> Apart:
+    """One of them, emulated; sines and cosines of such sizes of arguments: a device keeps few bits of large ones."""
     with np.load(RECORDED) as recorded:
         rows = [recorded[key] for part in "xy" if (key := f"function/{name}/{part}") in recorded.files]
         expected = recorded[f"function/{name}/d"]
     body, dtype = _body(name)
     found = results_of(body, np.stack(rows, axis=1).astype(np.uint32))[:, 0]
-    kept = np.abs(_values(rows[0], "float32")) <= np.pi if name.startswith(("sin", "cos")) else np.s_[:]
+    kept = np.s_[:]
+    if name.startswith(("sin", "cos")):
+        given = np.abs(_values(rows[0], "float32"))
+        kept = (given >= sizes[0]) & (given <= sizes[1])
     narrow = FLOATS[dtype][0] if dtype in FLOATS else np.uint32
     return apart(name, found.astype(narrow)[kept], expected.astype(narrow)[kept], dtype)
 

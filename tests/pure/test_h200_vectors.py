@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from portkit.cli import main
-from portkit.emulate.core.vectors import read
+from portkit.emulate.core.vectors import Bound, read
 from portkit.emulate.ptx.replay import approximation, comparisons
 
 EDGES = h200_vectors.RECORDED.with_name("nvidia_h200.vectors")
@@ -16,13 +16,24 @@ EDGES = h200_vectors.RECORDED.with_name("nvidia_h200.vectors")
 
 @pytest.mark.parametrize("name", h200_vectors.functions())
 def test_instructions_lie_within_their_bounds(name):
-    found, bound = h200_vectors.function(name), approximation(name)
-    assert found.ulp.size > 300
+    declared = approximation(name)
+    assert h200_vectors.function(name).ulp.size > 300
+    if not declared.ranges:
+        assert_within(declared.bound, h200_vectors.function(name))
+    least = 0.0
+    for each in declared.ranges:
+        found = h200_vectors.function(name, (least, each.reach))
+        assert found.ulp.size > 50
+        assert_within(Bound(absolute=each.absolute), found)
+        least = each.reach
+
+
+def assert_within(bound, found):
     outside = found.ulp > bound.ulps
     if found.size is not None and found.expected is not None:
         with np.errstate(invalid="ignore"):
             outside &= found.size > bound.absolute + bound.relative * np.abs(found.expected)
-    assert not outside.any(), (name, found.ulp[outside][:5])
+    assert not outside.any(), (found.name, found.ulp[outside][:5])
 
 
 def kernels():

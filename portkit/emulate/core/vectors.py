@@ -218,8 +218,16 @@ class Bound:
     """How far results may lie apart."""
 
     ulps: int = 0
-    absolute: float = 0.0
+    absolute: float | Array = 0.0  # for all, or [rows, 1]
     relative: float = 0.0  # of the sizes that the caller gives
+
+
+@dataclass(frozen=True)
+class Range:
+    """Operands up to a size, and how far their results may lie from the device's."""
+
+    reach: float
+    absolute: float
 
 
 @dataclass(frozen=True)
@@ -230,12 +238,17 @@ class Approximation:
     ulps: int = 0  # steps between neighbouring values of the result's type
     absolute: float = 0.0  # or this far
     relative: float = 0.0  # or this part of the sum of the sizes of all products and of the addend
-    reach: float = float("inf")  # size of the operand beyond which nothing is declared
+    ranges: tuple[Range, ...] = ()  # instead of ``absolute``, by the operand; beyond the last nothing is declared
 
     @property
     def bound(self) -> Bound:
-        """Without the reason."""
+        """Without the reason, of whatever operand."""
         return Bound(self.ulps, self.absolute, self.relative)
+
+    def bound_of(self, sizes: Array) -> Bound:
+        """For operands of sizes ``[rows]`` within the last of the ranges."""
+        place = np.searchsorted([each.reach for each in self.ranges], sizes)
+        return Bound(self.ulps, np.array([each.absolute for each in self.ranges])[place][:, None], self.relative)
 
 
 EXACT = Approximation("the device's bits")

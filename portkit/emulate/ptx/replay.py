@@ -39,15 +39,17 @@ def comparisons(recording: Recording, name: str) -> Iterator[Comparison]:
 
 def _compared(recording: Recording, probe: Probe, architecture: Architecture, name: str) -> Comparison:
     operands, recorded = recording.operands[probe.operands], recording.results[probe.name]
-    bound = approximation(probe.name)
+    declared = approximation(probe.name)
     computed = results_of(probe, operands, architecture, name)
-    if np.isfinite(bound.reach):
-        near = np.abs(operands[:, 0].view(np.float32)) <= bound.reach
+    bound, sizes = declared.bound, None
+    if declared.ranges:
+        given = np.abs(operands[:, 0].view(np.float32))
+        near = given <= declared.ranges[-1].reach
         operands, recorded, computed = operands[near], recorded[near], computed[near]
-    sizes = None
-    if bound.relative:
+        bound = declared.bound_of(given[near])
+    if declared.relative:
         sizes = np.abs(recorded.view(np.float32).astype(np.float64))
-    return compare(probe, operands, recorded, computed, bound.bound, sizes)
+    return compare(probe, operands, recorded, computed, bound, sizes)
 
 
 def approximation(name: str) -> Approximation:

@@ -11,7 +11,7 @@ import numpy as np
 
 from portkit.emulate.core import floats
 from portkit.emulate.core.floats import fma32_unrounded
-from portkit.emulate.core.vectors import Approximation
+from portkit.emulate.core.vectors import Approximation, Range
 from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.interpolation import FUNCTIONS, interpolated
 from portkit.emulate.ptx.isa.registry import Entry
@@ -156,8 +156,14 @@ def _directed_quotient(mode: str) -> Function:
     return function
 
 
-def _near(name: str) -> str:
-    return f"computed in float64 and rounded once; devices approximate {name} by tables"
+_FITTED = ".approx: a table of quadratics, fitted to results of an H200"
+_ROUNDED_ONCE = "computed in float64 and rounded once; devices approximate it"
+
+_HALF = 2.0**-25  # that float32 rounds off sines, at most
+_SINES = Approximation(
+    _ROUNDED_ONCE, ranges=(Range(2 * np.pi, 2.0**-20.5 + _HALF), Range(100 * np.pi, 2.0**-14.7 + _HALF))
+)
+"""The document's bounds on what a device's sine or cosine is off, and what the one here is; beyond there are none."""
 
 
 def _of_float64(function: Callable[[Array], Array]) -> Function:
@@ -293,9 +299,7 @@ TABLE: dict[str, tuple[Entry, ...]] = {
     "mul": (row(_rounding(multiply32, np.multiply, exact=_product), _BOTH, f"{_FLOAT}: mul", sources=2),),
     "fma": (_fused("fma"),),
     "mad": (_fused("mad"),),
-    "div": (
-        Entry(_divide, f"{_FLOAT}: div", types_of(_BOTH), 0, Approximation("div.full and div.approx: rounded once", 2)),
-    ),
+    "div": (Entry(_divide, f"{_FLOAT}: div", types_of(_BOTH), 0, Approximation(".full, .approx: by rcp's table", 2)),),
     "abs": (row(_one(np.abs), _BOTH, f"{_FLOAT}: abs", sources=1),),
     "neg": (row(_one(np.negative), _BOTH, f"{_FLOAT}: neg", sources=1),),
     "min": (_built("min", _extreme(floats.minimum)),),
@@ -303,20 +307,20 @@ TABLE: dict[str, tuple[Entry, ...]] = {
     "copysign": (row(lambda decoder: _copy_sign, _BOTH, f"{_FLOAT}: copysign", sources=2),),
     "testp": (_built("testp", _test),),
     "rcp": (
-        _function("rcp", _reciprocal, Approximation(_near("1/x"), 1)),
+        _function("rcp", _reciprocal, Approximation(_FITTED, 1)),
         _built("rcp", lambda decoder: _of64(decoder, _reciprocal, "approx" in decoder.instruction.modifiers), "f64"),
     ),
     "sqrt": (
-        _function("sqrt", np.sqrt, Approximation(_near("roots"), 1)),
+        _function("sqrt", np.sqrt, Approximation(_FITTED, 1)),
         _built("sqrt", lambda decoder: _of64(decoder, np.sqrt, False), "f64"),
     ),
     "rsqrt": (
-        _function("rsqrt", _inverse_root, Approximation(_near("1/√x"), 1)),
+        _function("rsqrt", _inverse_root, Approximation(_FITTED, 1)),
         _built("rsqrt", lambda decoder: _of64(decoder, _inverse_root, True), "f64"),
     ),
-    "sin": (_function("sin", np.sin, Approximation(_near("sines"), 0, 2.0**-20.5, reach=np.pi)),),
-    "cos": (_function("cos", np.cos, Approximation(_near("cosines"), 0, 2.0**-20.5, reach=np.pi)),),
-    "lg2": (_function("lg2", np.log2, Approximation(_near("logarithms"), 2, 2.0**-22)),),
-    "ex2": (_function("ex2", np.exp2, Approximation(_near("powers of two"), 2)),),
-    "tanh": (_function("tanh", tanh, Approximation(_near("tanh"), 0, 0.0, 2.0**-11)),),
+    "sin": (_function("sin", np.sin, _SINES),),
+    "cos": (_function("cos", np.cos, _SINES),),
+    "lg2": (_function("lg2", np.log2, Approximation(_ROUNDED_ONCE, 2, 2.0**-22)),),
+    "ex2": (_function("ex2", np.exp2, Approximation(_FITTED, 2)),),
+    "tanh": (_function("tanh", tanh, Approximation(_ROUNDED_ONCE, 0, 0.0, 2.0**-11)),),
 }
