@@ -77,7 +77,13 @@ if sys.prefix != sys.base_prefix:
 PY
 }
 
-pip_install() { "$venv/bin/python" -m pip install --quiet --constraint "$1" "${@:2}"; }
+# Quiet as long as it works: what pip says of a conflict is all that helps then.
+pip_install() {
+    local said=$venv/pip.log
+    "$venv/bin/python" -m pip install --progress-bar off --constraint "$1" "${@:2}" >"$said" 2>&1 && return
+    tail -n 25 "$said" >&2
+    fail "pip could not install portkit's environment" "mend what pip names above, or name another Python: make PYTHON=/path/to/python3"
+}
 
 # Names torch and Triton nowhere, so that pip can't lay another build over them. What
 # portkit needs itself goes into the environment even where the interpreter has it:

@@ -46,6 +46,8 @@ class Found:
 def scan(path: Path) -> tuple[Found, ...]:
     """Functions of a file that launch kernels, directly or through each other, then its kernels.
 
+    What returns a value is no kernel: other kernels call it.
+
     Raises:
         CaseError: the file can't be read, or is not Python.
     """
@@ -56,7 +58,8 @@ def scan(path: Path) -> tuple[Found, ...]:
     launching = _launching(host)
     named = {name: node for name, node in host.items() if launching.get(name) and not name.endswith(".backward")}
     found = [_found(name, node, launching[name]) for name, node in named.items()]
-    return (*found, *(_found(name, functions[name], None) for name in functions if name in kernels))
+    launched = [name for name in functions if name in kernels and not _returns(functions[name])]
+    return (*found, *(_found(name, functions[name], None) for name in launched))
 
 
 def cases(path: Path) -> tuple[str, ...]:
@@ -100,6 +103,10 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
 
 def _is_kernel(node: Function) -> bool:
     return any(_last_name(each) in _DECORATORS for each in node.decorator_list)
+
+
+def _returns(node: Function) -> bool:
+    return any(isinstance(each, ast.Return) and each.value is not None for each in ast.walk(node))
 
 
 def _is_device_code(node: Function) -> bool:

@@ -72,19 +72,24 @@ def needs_plain(place: str, found: Sequence[Found], cases: Sequence[str] = ()) -
         found: its functions and kernels.
         cases: names of the kernel cases that it declares: those have arguments already.
     """
-    if not found:
+    if not found and not cases:
         return f"{place}: no function that launches a Triton kernel, and no kernel, is defined here"
-    lines = [f"{place}: nothing says with which arguments to call these; fill in one of the commands,"]
+    lines = [*_how_cases_run(place, cases), f"{place}: nothing says with which arguments to call these; fill in one,"]
     lines += ["or write it into the file as a comment: # portkit: check FUNCTION --arg …", ""]
     for each in found:
         lines += [f"  {each.signature}  line {each.line}, {_what(each)}", f"    portkit check {_command(place, each)}"]
-    if cases:
-        lines += [
-            "",
-            f"Declared as a kernel case: {', '.join(cases)}. Inputs are known there; where the matrix names the file,",
-        ]
-        lines += [f'    pytest --benchmark --portkit-target all -k "{" or ".join(cases)}"']
     return "\n".join(lines)
+
+
+def _how_cases_run(place: str, cases: Sequence[str]) -> list[str]:
+    if not cases:
+        return []
+    chosen = " or ".join(cases)
+    return [
+        f"{place} declares the kernel case {', '.join(cases)}, whose inputs are known; where a matrix names the file,",
+        f'    pytest --benchmark --portkit-target all -k "{chosen}"',
+        "",
+    ]
 
 
 def _what(found: Found) -> str:
@@ -107,6 +112,8 @@ def _placeholder(parameter: Parameter, kernel: bool) -> str:
         return "NUMBER"
     if annotation in ("float", "bool", "str"):
         return annotation.upper()
+    if parameter.name.startswith("num_"):
+        return "NUMBER"
     if kernel and not parameter.name.lower().endswith(("ptr", "ptrs")):
         return "DTYPE[SHAPE]-or-NUMBER"
     return "DTYPE[SHAPE]"

@@ -157,7 +157,7 @@ def parse(line: bytes, place: str) -> tuple[str, Body]:
     try:
         body = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ReportError(f"not a line of a report: {error}", place=place, remedy=_REMEDY_DAMAGED) from None
+        raise ReportError(f"not a line of a report: {error}", place=place, remedy=_remedy(line)) from None
     if not isinstance(body, dict) or body.get("kind") not in KINDS:
         raise ReportError(
             f"not a line of a portkit report: it has none of the kinds {', '.join(KINDS)}",
@@ -165,6 +165,11 @@ def parse(line: bytes, place: str) -> tuple[str, Body]:
             remedy="name a report that `pytest --benchmark` wrote",
         )
     return body["kind"], body
+
+
+def _remedy(line: bytes) -> str:
+    """What helps where a line is no JSON: one that does not begin like it was never a report's."""
+    return _REMEDY_DAMAGED if line.lstrip()[:1] == b"{" else "name a report that `pytest --benchmark` wrote: *.jsonl"
 
 
 def check_version(header: Body, place: str) -> int:

@@ -152,6 +152,13 @@ def test_a_file_is_searched_without_importing_it(file):
     assert [each.name for each in found["Norm.forward"].needs] == ["x"]
 
 
+def test_what_returns_a_value_is_no_kernel(file):
+    file.write_text(
+        "import triton\n\n@triton.jit\ndef kernel(x):\n    pass\n\n@triton.jit\ndef part(x):\n    return x\n"
+    )
+    assert [each.name for each in scan(file)] == ["kernel"]
+
+
 def test_kernel_cases_of_a_file_are_named(file):
     assert cases(file) == ()
     file.write_text('case = KernelCase(name="norm", fused=f)\nmore = [portkit.KernelCase(name="wide"), KernelCase()]\n')

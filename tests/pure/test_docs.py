@@ -1,11 +1,13 @@
 """The documents name what is there."""
 
+import importlib.metadata
 import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 import portkit
 from portkit.cli import COMMANDS
@@ -73,6 +75,26 @@ def test_links_lead_to_headings(document):
 def test_every_dependency_has_a_reason_and_a_version(name):
     assert re.search(rf"(?m)^\|[^|]*\b{re.escape(name)}\b", (ROOT / "docs/libraries.md").read_text(encoding="utf-8"))
     assert re.search(rf"(?mi)^{re.escape(name)}==", (ROOT / "constraints.txt").read_text())
+
+
+PINS = re.findall(r"(?m)^([A-Za-z0-9._-]+)==(\S+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"))
+
+
+def pythons(name, version):
+    """Versions of Python that a pinned package takes; None where it is not here in that version."""
+    try:
+        found = importlib.metadata.metadata(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return SpecifierSet(found.get("Requires-Python") or "") if found["Version"] == version else None
+
+
+@pytest.mark.parametrize(("name", "version"), PINS)
+def test_a_pin_installs_on_the_first_python_that_the_project_takes(name, version):
+    if (taken := pythons(name, version)) is None:
+        pytest.skip(f"{name} {version} is not installed here")
+    first = PROJECT["requires-python"].removeprefix(">=")
+    assert f"{first}.0" in taken
 
 
 def test_versions_agree():
