@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from tier_table import has_word
 from told import seconds, told
 
 from portkit.errors import HostError
@@ -114,12 +115,8 @@ def _cells(prepared: Prepared, options: argparse.Namespace, evidence: Evidence) 
     for planned in prepared.plan.cells:
         cell = planned.cell
         wanted = planned.evidence is evidence and planned.excluded is None and cell.case in kernels
-        if wanted and cell not in done and _has_word(cell, evidence, options.k):
+        if wanted and cell not in done and (not options.k or has_word(options.k, cell, evidence)):
             yield cell
-
-
-def _has_word(cell: Cell, evidence: Evidence, words: Sequence[str]) -> bool:
-    return not words or any(word in cell.label(evidence) for word in words)
 
 
 def call(task: Task) -> tuple[str, float]:

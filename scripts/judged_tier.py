@@ -40,6 +40,7 @@ from tier_table import (
     add_options,
     counts,
     expected,
+    has_word,
     keys_of,
     read_lines,
     state_of_today,
@@ -149,11 +150,6 @@ def left(of: Mapping[Cell, State], words: Iterable[str]) -> list[Cell]:
     """Cells that are to be judged; where words are given, those whose label has one of them."""
     some = list(words)
     return [cell for cell, state in of.items() if state in LEFT and (not some or has_word(some, cell))]
-
-
-def has_word(words: Iterable[str], cell: Cell) -> bool:
-    """Whether the label of a cell has one of the words."""
-    return any(word in cell.label(Evidence.MEASURED) for word in words)
 
 
 def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until: float) -> None:

@@ -65,6 +65,11 @@ def keys_of(cell: Cell, prepared: Prepared) -> tuple[str, str]:
     return declaration.source_hash, digest(declaration.variants[cell.variant])
 
 
+def has_word(words: Iterable[str], cell: Cell, evidence: Evidence = Evidence.MEASURED) -> bool:
+    """Whether the label of a cell has one of the words."""
+    return any(word in cell.label(evidence) for word in words)
+
+
 def counts(states: Iterable[State], columns: Iterable[State] = State) -> tuple[int, ...]:
     """How many cells there are, and of each state."""
     found = Counter(states)
