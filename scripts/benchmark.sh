@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the matrix and prints the comparison: benchmark.sh VENV [pytest's options]
+# Runs the matrix and prints the comparison, then what matters in it: benchmark.sh VENV [pytest's options]
 #
 # The merge always runs, and pytest's exit code comes after it: a red cell never
 # hides the table.
@@ -24,11 +24,13 @@ table=${report%.jsonl}.md
 echo
 "$bin/portkit" merge "$report"
 "$bin/portkit" merge "$report" -o "$table" 2>/dev/null
+echo
+"$bin/portkit" report "$report"
 cat <<END
 
 report:     $report
 comparison: $table
-next:       $bin/portkit report $report   (which kernels do not carry over, and why)
+next:       $bin/portkit report $report --html report.html   (the same for a browser)
             $bin/portkit merge $reports/*.jsonl -o comparison.md   (add reports of other hosts to compare them)
 END
 exit "$status"

@@ -61,9 +61,9 @@ def checkout(tmp_path):
 
 @pytest.mark.parametrize("code", [0, 1, 3])
 def test_table_comes_whatever_pytest_says(checkout, code):
-    done = checkout(f"sleep 0.05; touch reports/local/r.jsonl; exit {code}", 'echo "TABLE of $2"')
+    done = checkout(f"sleep 0.05; touch reports/local/r.jsonl; exit {code}", 'echo "$1 of $2"')
     assert done.returncode == code
-    assert "TABLE of reports/local/r.jsonl" in done.stdout
+    assert done.stdout.index("merge of reports/local/r.jsonl") < done.stdout.index("report of reports/local/r.jsonl")
     assert "report:     reports/local/r.jsonl" in done.stdout
 
 
