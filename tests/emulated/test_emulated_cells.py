@@ -14,6 +14,7 @@ from portkit.targets.catalog import load_catalog
 PLANTED = Path(__file__).parent / "cases" / "planted.py"
 KERNELS = Path(__file__).parents[2] / "kernels"
 TARGETS = {"gfx942": "mi300x", "gfx950": "mi355x", "gfx1100": "rx7900xtx", "gfx1201": "rx9070xt"}
+NVIDIA = ("h100", "b200", "a100")
 SMALLEST = {
     "sum_abs": ((16384,), "float32"),
     "add_rms_norm": ((4, 2880), "bfloat16"),
@@ -98,6 +99,9 @@ def planted(session):
     cells += [cell("wrong_stride", shape=(10, 100)), cell("arguments", "rx9070xt"), cell("arguments", "mi325x")]
     cells += [cell("described", target, (10, 100)) for target in ("mi300x", "rx9070xt")]
     cells += [cell("backward_fault", direction=direction) for direction in Direction]
+    named = ("off_by_one", "overflow", "unwritten_accumulator", "with_barrier", "without_barrier")
+    cells += [cell(name, target) for name in named for target in NVIDIA]
+    cells += [cell("wrong_stride", target, (10, 100)) for target in NVIDIA]
     return emulate(session, cells, lambda name: PLANTED)
 
 
@@ -108,12 +112,13 @@ def line_of_fault(function):
     return start + 1 + next(n for n, line in enumerate(lines[start:]) if line.endswith("# fault"))
 
 
-@pytest.mark.parametrize("target", ["mi300x", "rx7900xtx", "rx9070xt"])
+@pytest.mark.parametrize("target", ["mi300x", "rx7900xtx", "rx9070xt", *NVIDIA])
 def test_a_store_one_beyond_the_end_is_named_with_its_place(planted, target):
     outcome = planted[cell("off_by_one", target)].outcome
     assert outcome.status is Status.OUT_OF_BOUNDS
     assert f"planted.py:{line_of_fault('_off_by_one')}" in outcome.message
-    for part in ("_off_by_one: out_of_bounds", "store", "y_ptr", "workgroup (3, 0, 0)", "wave 3", "lane", "4000"):
+    store = "st.global" if target in NVIDIA else "store"
+    for part in ("_off_by_one: out_of_bounds", store, "y_ptr", "workgroup (3, 0, 0)", "wave 3", "lane", "4000"):
         assert part in outcome.message, outcome.message
 
 
@@ -135,18 +140,24 @@ def test_code_without_a_fault_is_no_verdict_where_the_reference_raises(planted):
     assert result.nulls["verdict"] == "reference_failed at reference"
 
 
+@pytest.mark.parametrize("target", ["mi300x", *NVIDIA])
 @pytest.mark.parametrize(("name", "shape"), [("overflow", (1000,)), ("wrong_stride", (10, 100))])
-def test_an_index_that_runs_off_is_named_with_its_line(planted, name, shape):
-    outcome = planted[cell(name, shape=shape)].outcome
+def test_an_index_that_runs_off_is_named_with_its_line(planted, name, shape, target):
+    outcome = planted[cell(name, target, shape)].outcome
     assert outcome.status is Status.OUT_OF_BOUNDS
     assert f"planted.py:{line_of_fault('_' + name)}" in outcome.message, outcome.message
 
 
 @pytest.mark.parametrize(
-    ("name", "element"), [("unwritten_accumulator", "y_ptr[0]"), ("partly_initialised", "y_ptr[3996]")]
+    ("name", "element", "target"),
+    [
+        ("unwritten_accumulator", "y_ptr[0]", "mi300x"),
+        ("partly_initialised", "y_ptr[3996]", "mi300x"),
+        *(("unwritten_accumulator", "y_ptr[0]", target) for target in NVIDIA),
+    ],
 )
-def test_what_nobody_wrote_is_no_number(planted, name, element):
-    result = planted[cell(name)]
+def test_what_nobody_wrote_is_no_number(planted, name, element, target):
+    result = planted[cell(name, target)]
     assert result.outcome.status is Status.WRONG_RESULT
     found = result.blobs["findings"].decode()
     assert f"unwritten_global at planted.py:{line_of_fault('_accumulate')} " in found
@@ -158,7 +169,7 @@ def test_what_kernel_and_host_wrote_in_turns_is_whole(planted):
     assert result.outcome.status is Status.PASSED, result.outcome
 
 
-@pytest.mark.parametrize("target", ["mi300x", "rx9070xt"])
+@pytest.mark.parametrize("target", ["mi300x", "rx9070xt", *NVIDIA])
 def test_a_barrier_that_is_not_there(planted, target):
     assert planted[cell("with_barrier", target)].outcome.status is Status.PASSED
     without = planted[cell("without_barrier", target)]
