@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from portkit.plan.baselines import may_compile, parse_baselines
 from portkit.plan.expand import Emulate, Selection
 from portkit.pytest_plugin import pytest_benchmark
 from portkit.pytest_plugin.display import make_display
-from portkit.pytest_plugin.no_match import no_match
+from portkit.pytest_plugin.no_match import assumed_words, names_any, no_match
 from portkit.pytest_plugin.resume_command import resume_command
 from portkit.pytest_plugin.worst_findings import worst_findings
 from portkit.run.benchmark import Choices, Prepared, Run, default_limits, prepare
@@ -98,8 +98,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
     items = [item for item in session.items if isinstance(item, CellItem) and not item.get_closest_marker("skip")]
     if not items:
-        if config.option.keyword and not session.items and PREPARED in config.stash:
-            config.stash[UNMATCHED] = no_match(config.option.keyword, config.stash[PREPARED].plan.cells)
+        _tell_unmatched(session)
         return
     baselines = _baselines(config)
     if config.option.collectonly:
@@ -133,6 +132,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         )
     if display:
         config.stash[DISPLAY] = display
+
+
+def _tell_unmatched(session: pytest.Session) -> None:
+    """Keep what to say where ``-k`` chose no cell, and names no kernel whose file can't be used."""
+    expression, prepared = session.config.option.keyword, session.config.stash.get(PREPARED, None)
+    if not expression or prepared is None or any(isinstance(item, CellItem) for item in session.items):
+        return
+    if not names_any(expression, [item.name for item in session.items]):
+        told = no_match(expression, prepared.plan.cells, prepared.failures)
+        session.config.stash[UNMATCHED] = told
 
 
 @pytest.hookimpl(wrapper=True)
@@ -219,8 +228,9 @@ class MatrixFile(pytest.File):
         except PortkitError as error:
             raise self.CollectError(error.render()) from None
         self.config.stash[PREPARED] = prepared
+        kernels = {*prepared.declarations, *prepared.failures}
         for name, failure in prepared.failures.items():
-            yield BrokenKernel.from_parent(self, name=name, failure=failure)
+            yield BrokenKernel.from_parent(self, name=name, failure=failure, others=kernels - {name})
         for planned in prepared.plan.cells:
             # The id is given as text: pytest takes a bracket in it for parameters, and --lf compares the parts.
             nodeid = f"{self.nodeid}::{planned.label}"
@@ -230,9 +240,11 @@ class MatrixFile(pytest.File):
 class BrokenKernel(pytest.Item):
     """A kernel of the matrix whose file can't be used; it costs the run only itself."""
 
-    def __init__(self, *, failure: PortkitError, **kwargs: Any) -> None:
+    def __init__(self, *, failure: PortkitError, others: Collection[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.failure = failure
+        if expression := self.config.option.keyword:  # which may mean cells that this file would have
+            self.extra_keyword_matches.update(assumed_words(expression, self.name, others) or ())
 
     def runtest(self) -> None:
         """Fail with what is wrong with the file."""

@@ -208,6 +208,22 @@ def test_a_broken_kernel_file_costs_only_itself(project):
     assert lines(project)[0]["failures"] == {"broken": cause}
 
 
+def test_a_keyword_hides_no_broken_kernel_whose_cells_it_may_mean(project):
+    project.path.joinpath("kernels.py").write_text("def f(:\n")
+    result = benchmark(project, "--portkit-target", "h200", "-k", "double and float64")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*kernels.py:1: import failed: SyntaxError: *"])
+
+
+def test_a_keyword_of_another_kernel_hides_a_broken_one(project):
+    project.path.joinpath("broken.py").write_text("import no_such_module\n")
+    matrix = MATRIX.replace("targets:", "  broken: {path: broken.py}\ntargets:")
+    project.path.joinpath("matrix.yaml").write_text(matrix)
+    result = benchmark(project, "--portkit-target", "h200", "-k", "double and compiled", "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["*::double[[]h200-1000-float32-w4-compiled[]]", "1/3 tests collected (2 deselected)*"])
+
+
 def test_where_every_kernel_file_is_broken_each_is_named(project):
     project.path.joinpath("kernels.py").write_text("x = 1\n")
     result = benchmark(project, "--portkit-target", "h200")
