@@ -67,15 +67,13 @@ def judged(target: str, evidence: Evidence = Evidence.MEASURED, **changes: Any) 
     """A row that ran; ``families`` and other fields of the verdict by name."""
     status, message = changes.pop("status", Status.PASSED), changes.pop("message", "")
     error, signals = changes.pop("error", 1e-7), changes.pop("signals", NONE)
+    given: dict[str, Any] = {name: changes.pop(name) for name in ("timing", "build", "partition") if name in changes}
+    given.setdefault("build", factories.build(launch(target, signals)))
+    if "families" in changes:
+        changes.setdefault("families_shape", (4, 64))
     verdict = dataclasses.replace(factories.verdict(error), **changes)
-    build = factories.build(launch(target, signals))
-    return Row(
-        factories.record(
-            evidence, target=target, outcome=Outcome(status, message=message), verdict=verdict, build=build
-        ),
-        (),
-        False,
-    )
+    outcome = Outcome(status, message=message)
+    return Row(factories.record(evidence, target=target, outcome=outcome, verdict=verdict, **given), (), False)
 
 
 def family(status: Status = Status.PASSED, agree: bool | None = True) -> FamilyVerdict:

@@ -8,7 +8,8 @@ from found import built, clock, counted, failed, family, found, judged, places, 
 
 from portkit.analysis.distance import Distance, OutputDistance
 from portkit.analysis.spread import Spread
-from portkit.model import Baseline, DeviceProbe, Direction, Evidence, Ratio, Status, Timed, Work
+from portkit.model import Baseline, DeviceProbe, Direction, Evidence, Outcome, Ratio, Stage, Status, Timed, Work
+from portkit.store.merge import Row
 
 EMULATED, MEASURED = Evidence.EMULATED, Evidence.MEASURED
 WRONG = Status.WRONG_RESULT
@@ -44,6 +45,119 @@ def test_nan_alike(agree):
     rows = [judged(target, families={"nan": family(agree=agree)}) for target in ("mi300x", "h200")]
     assert found("PK301", *rows) == []
     assert found("PK301", judged("mi300x"), judged("h200", families={"nan": family(agree=False)})) == []
+
+
+@pytest.mark.parametrize(("rule", "name"), [("PK301", "nan"), ("PK301", "inf"), ("PK302", "denormal")])
+@pytest.mark.parametrize("shapes", [((5, 3072), (3, 8192)), ((5, 3072), None), (None, None)])
+def test_families_of_other_shapes_are_not_compared(rule, name, shapes):
+    bad = judged("h200", EMULATED, families={name: family(WRONG, agree=False)}, families_shape=shapes[0])
+    assert found(rule, bad, judged("h200", families={name: family()}, families_shape=shapes[1])) == []
+
+
+def test_families_are_compared_by_their_shape():
+    rows = [
+        judged("h200", EMULATED, families={"inf": family(agree=False)}, families_shape=(5, 3072)),
+        judged("h200", families={"inf": family()}, families_shape=(3, 8192)),
+        judged("mi300x", EMULATED, families={"inf": family()}, families_shape=(5, 3072)),
+    ]
+    assert places("PK301", *rows) == [(("h200",), ("mi300x",))]
+
+
+@pytest.mark.parametrize(
+    ("rule", "bad", "good", "words"),
+    [
+        (
+            "PK301",
+            {"families": {"inf": family(agree=False)}},
+            {"families": {"inf": family()}},
+            "reference on h200 (emulated), and in the same on h200 (measured).",
+        ),
+        (
+            "PK302",
+            {"families": {"denormal": family(WRONG)}},
+            {"families": {"denormal": family()}},
+            "over its limit on h200 (emulated), and within it on h200 (measured).",
+        ),
+        (
+            "PK307",
+            {"status": WRONG, "error": 2e-6},
+            {},
+            "2.00 on h200 (emulated) of its limit, and 0.10 on h200 (measu",
+        ),
+        ("PK308", {"repeatable": False}, {"repeatable": True}, "in 1 runs on h200 (emulated). On h200 (measured) all"),
+        (
+            "PK309",
+            {"status": Status.OUT_OF_BOUNDS, "message": "past out"},
+            {},
+            "out_of_bounds (past out) on h200 (emulated), and passes on h200 (measured).",
+        ),
+    ],
+)
+def test_a_target_on_both_sides_is_told_with_its_evidence(rule, bad, good, words):
+    (one,) = found(rule, judged("h200", EMULATED, **bad), judged("h200", **good))
+    assert words in one.explanation
+    assert "ever run" not in one.explanation
+    (one,) = found(rule, judged("h200", EMULATED, **bad), judged("mi300x", EMULATED, **good))
+    assert "(emulated)" not in one.explanation
+
+
+def test_partitions_on_both_sides_are_told_apart():
+    rows = [judged("h200", repeatable=False, partition="3g.71gb"), judged("h200", repeatable=True)]
+    (one,) = found("PK308", *rows)
+    assert "on h200 (3g.71gb). On h200 (whole) all were alike" in one.explanation
+
+
+ASKED = {"ask.eviction": 1}
+UNKNOWN = "so what it costs in time is not known."
+
+
+def test_what_ran_without_a_build_on_its_row_was_run():
+    rows = [judged("h200", EMULATED, signals=ASKED), judged("h200", build=None, timing=None)]
+    (one,) = found("PK209", *rows)
+    assert one.evidence == (EMULATED,)
+    assert one.explanation.endswith(f"asked for. Run on h200 without a time, {UNKNOWN}")
+    (alone,) = found("PK209", rows[0])
+    assert alone.explanation.endswith(f"asked for. Never run (only emulated), {UNKNOWN}")
+
+
+def test_what_any_run_timed_there_has_a_time():
+    emulated = judged("h200", EMULATED, signals=ASKED)
+    bare, whole = judged("h200", build=None, timing=None), judged("h200", build=None)
+    for measured in (whole, dataclasses.replace(bare, other_runs=(whole.record,))):
+        (one,) = found("PK209", emulated, measured)
+        assert one.explanation.endswith("asked for.")
+    older = dataclasses.replace(whole.record, keys=dataclasses.replace(whole.record.keys, source_hash="0" * 16))
+    (one,) = found("PK209", emulated, dataclasses.replace(bare, other_runs=(older,)))  # of another source
+    assert one.explanation.endswith(f"Run on h200 without a time, {UNKNOWN}")
+
+
+@pytest.mark.parametrize(
+    ("status", "stage", "told"),
+    [
+        (Status.TIMEOUT, Stage.RUN, "Run on h200 without a time"),
+        (Status.DEVICE_FAULT, Stage.RUN, "Run on h200 without a time"),
+        (Status.LAUNCH_ERROR, Stage.RUN, "Never run (only emulated)"),
+        (Status.COMPILE_ERROR, Stage.COMPILE, "Never run (only emulated)"),
+    ],
+)
+def test_a_row_without_a_verdict_ran_where_it_was_launched(status, stage, told):
+    bare = judged("h200", build=None, timing=None).record
+    row = Row(dataclasses.replace(bare, verdict=None, outcome=Outcome(status, stage, "no")), (), False)
+    (one,) = found("PK209", judged("h200", EMULATED, signals=ASKED), row)
+    assert f"{told}, {UNKNOWN}" in one.explanation
+
+
+def test_both_kinds_without_a_time_are_told_of():
+    rows = [
+        judged("h200", EMULATED, signals=ASKED),
+        judged("h200", timing=None, build=None),
+        built("mi300x", ASKED),
+        judged("a100", signals=ASKED),
+    ]
+    (one,) = found("PK209", *rows)
+    assert one.explanation.endswith(
+        "Never run on mi300x (only built); run on h200 without a time, so what it costs in time there is not known."
+    )
 
 
 def test_denormals_on_one_target():

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from portkit.analysis.findings.points import Context, signals
-from portkit.analysis.findings.rule import Finding, Rule, Severity, listed, names
+from portkit.analysis.findings.rule import Finding, Rule, Severity, sides
 from portkit.model import NONFINITE_FAMILIES
 from portkit.store.merge import Row
 
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
-        for family in NONFINITE_FAMILIES:
-            rows = [row for row in point.ran if _agrees(row, family) is False]
-            others = [row for row in point.ran if _agrees(row, family)]
+        for family, ran in itertools.product(NONFINITE_FAMILIES, point.same_families()):
+            rows = [row for row in ran if _agrees(row, family) is False]
+            others = [row for row in ran if _agrees(row, family)]
             if rows and others:
+                apart, alike = sides(rows, others)
                 text = (
                     f"With {family} in the input, the output has NaN and Inf in other places than the float64 "
-                    f"reference on {listed(names(rows))}, and in the same on {listed(names(others))}.{_cause(rows)} "
+                    f"reference on {apart}, and in the same on {alike}.{_cause(rows)} "
                     "Such an input then goes on unseen on some targets alone."
                 )
                 yield rule.finding(point, rows, others, text)
@@ -40,7 +42,7 @@ RULE = Rule(
     id="PK301",
     title="NaN and Inf come out differently",
     severity=Severity.WARNING,
-    evidence="the input families nan and inf of rows that ran, emulated ones too",
+    evidence="the input families nan and inf of rows that ran them on one shape, emulated ones too",
     cause="Maxima and minima either drop a NaN or keep it, by instruction and by mode of the unit: tl.max and "
     "tl.maximum drop it unless propagate_nan is asked for, and so the output has a number where the "
     "reference has a NaN, or the reverse.",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from portkit.analysis.findings.points import Context, Point, some_launch
-from portkit.analysis.findings.rule import Finding, Rule, Severity, listed, names
+from portkit.analysis.findings.points import Context, some_launch
+from portkit.analysis.findings.rule import Finding, Rule, Severity, listed, names, sides
 from portkit.model import Status
 from portkit.store.merge import Row
 
@@ -14,14 +14,15 @@ FAMILY = "denormal"
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
-        rows, others = _judged(point)
-        if rows and others:
+        judged = [(rows, others) for rows, others in map(_judged, point.same_families()) if rows and others]
+        for rows, others in judged:
+            over, within = sides(rows, others)
             text = (
-                "With inputs below the smallest normal number the result is over its limit on "
-                f"{listed(names(rows))}, and "
-                f"within it on {listed(names(others))}. Values that small are 0 on some targets and numbers on others."
+                f"With inputs below the smallest normal number the result is over its limit on {over}, and within it "
+                f"on {within}. Values that small are 0 on some targets and numbers on others."
             )
             yield rule.finding(point, rows, others, text)
+        if judged:
             continue
         rows, others = point.parted(_flushes, _keeps, needs=("exp_flushing",))
         if rows:
@@ -32,9 +33,9 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
             yield rule.finding(point, rows, others, text)
 
 
-def _judged(point: Point) -> tuple[list[Row], list[Row]]:
+def _judged(ran: Iterable[Row]) -> tuple[list[Row], list[Row]]:
     """Rows that fail with denormal inputs, and those that pass."""
-    lines = [(row, row.record.verdict.families.get(FAMILY)) for row in point.ran if row.record.verdict]
+    lines = [(row, row.record.verdict.families.get(FAMILY)) for row in ran if row.record.verdict]
     return (
         [row for row, line in lines if line and line.status is Status.WRONG_RESULT],
         [row for row, line in lines if line and line.status.good],
@@ -54,7 +55,7 @@ RULE = Rule(
     id="PK302",
     title="Denormals are kept on some targets only",
     severity=Severity.WARNING,
-    evidence="the input family denormal of rows that ran, and machine text of the binary",
+    evidence="the input family denormal of rows that ran it on one shape, and machine text of the binary",
     cause="Some instructions and modes replace numbers below the smallest normal one by zero: ex2.approx.ftz "
     "on NVIDIA, a bare v_exp_f32 on AMD. Others keep them, at the price of scaling before and after.",
     cost="Results near zero differ: a probability or a gradient that is tiny on one target is exactly 0 on another.",

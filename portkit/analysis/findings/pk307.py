@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from portkit.analysis.distance import Distance
 from portkit.analysis.findings.points import Context, Point
-from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
+from portkit.analysis.findings.rule import Finding, Rule, Severity, each, sides
 from portkit.model import Direction, Status
 from portkit.store.merge import Row
 
@@ -20,15 +20,17 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
         for rows, others in _judged(point):
             text = (
-                f"On the same inputs the error is {each(rows, _error)} of its limit, and {each(others, _error)}. "
-                "That is more than the case's rounding explains, so something else than rounding differs."
+                f"On the same inputs the error is {each(rows, _error, others)} of its limit, and "
+                f"{each(others, _error, rows)}. That is more than the case's rounding explains, so something else "
+                "than rounding differs."
             )
             yield rule.finding(point, rows, others, text)
         rows, others = _nonfinite(point, parted)
         if rows:
+            one, other = sides(rows, others)
             text = (
-                f"On the same inputs the output of {listed(names(rows))} has NaN or Inf where that of "
-                f"{listed(names(others))} has numbers, or the reverse. Rounding does not do that."
+                f"On the same inputs the output of {one} has NaN or Inf where that of {other} has numbers, or the "
+                "reverse. Rounding does not do that."
             )
             yield rule.finding(point, rows, others, text)
 

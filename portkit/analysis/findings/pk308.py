@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from portkit.analysis.findings.points import Context
-from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
+from portkit.analysis.findings.rule import Finding, Rule, Severity, each, sides
 from portkit.store.merge import Row
 
 
@@ -15,8 +15,8 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
         others = [row for row in point.ran if row.record.verdict and row.record.verdict.repeatable]
         if rows and others:
             text = (
-                f"Runs on the same inputs gave other bits: {each(rows, _runs)}. "
-                f"On {listed(names(others))} all were alike, so a test that compares bits there says nothing of the "
+                f"Runs on the same inputs gave other bits: {each(rows, _runs, others)}. "
+                f"On {sides(rows, others)[1]} all were alike, so a test that compares bits there says nothing of the "
                 "others."
             )
             yield rule.finding(point, rows, others, text)

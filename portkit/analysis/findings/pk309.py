@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from portkit.analysis.findings.failures import status_and_message
 from portkit.analysis.findings.points import Context
-from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
+from portkit.analysis.findings.rule import Finding, Rule, Severity, each, sides
 from portkit.model import Status
 from portkit.store.merge import Row
 
@@ -20,7 +20,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
         others = [row for row in point.ran_or_died if row.record.outcome.status.good]
         if rows and others:
             text = (
-                f"It ends as {each(rows, _told)}, and passes on {listed(names(others))}. "
+                f"It ends as {each(rows, _told, others)}, and passes on {sides(rows, others)[1]}. "
                 "The fault is in the source, and the targets on which it passes do not show it."
             )
             yield rule.finding(point, rows, others, text)

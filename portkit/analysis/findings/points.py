@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from portkit.analysis.distance import Distance
 from portkit.analysis.spread import Spread
 from portkit.errors import CatalogError
-from portkit.model import Architecture, Direction, Evidence, Launch, Platform, Target
+from portkit.model import Architecture, Direction, Evidence, Launch, Platform, Record, Stage, Status, Target
 from portkit.store.alike import common_clock, fused_clock, mode
 from portkit.store.merge import Dataset, Row
 from portkit.targets.catalog import Catalog
@@ -19,6 +19,9 @@ NO_SIGNALS: Mapping[str, int] = {}
 
 _BEST_BUILD = (Evidence.MEASURED, Evidence.COMPILED, Evidence.EMULATED)
 """Where a target has several rows of one point, the first of these stands for its binary."""
+
+_STARTED = (Stage.RUN, Stage.VERIFY, Stage.BASELINE, Stage.TIMING)
+"""Stages that a kernel reaches only once it was launched."""
 
 Operation = tuple[str, Direction, tuple[int, ...], str, str]
 """Case, direction, shape, dtype and source hash."""
@@ -57,6 +60,18 @@ class Point:
     def ran_or_died(self) -> tuple[Row, ...]:
         """Rows that were tried in silicon or emulated, whatever became of them."""
         return tuple(x for x in self.rows if x.record.evidence in (Evidence.MEASURED, Evidence.EMULATED))
+
+    def same_families(self) -> Iterator[list[Row]]:
+        """Rows that were judged, those together whose input families ran on one shape.
+
+        Families run on a small shape of the target's own choice; a row that does not say on which is left out.
+        """
+        groups: dict[tuple[int, ...], list[Row]] = {}
+        for row in self.ran:
+            verdict = row.record.verdict
+            if verdict and verdict.families_shape is not None:
+                groups.setdefault(verdict.families_shape, []).append(row)
+        yield from groups.values()
 
     @functools.cached_property
     def binaries(self) -> tuple[Row, ...]:
@@ -193,6 +208,26 @@ def launches(row: Row) -> Iterator[Launch]:
 def signals(row: Row) -> Iterator[Mapping[str, int]]:
     """Signals of each launch that has been read for them."""
     yield from (each.signals for each in launches(row) if each.signals is not None)
+
+
+def was_run(row: Row) -> bool:
+    """Whether a GPU ran the row's kernel in any run of its source, whatever became of it."""
+    return row.record.evidence is Evidence.MEASURED and any(map(_was_launched, _of_source(row)))
+
+
+def was_timed(row: Row) -> bool:
+    """Whether any run of its source has a time."""
+    return any(record.timing for record in _of_source(row))
+
+
+def _of_source(row: Row) -> Iterator[Record]:
+    return (each for each in row.records if each.keys.source_hash == row.record.keys.source_hash)
+
+
+def _was_launched(record: Record) -> bool:
+    outcome = record.outcome
+    started = outcome.stage in _STARTED and outcome.status is not Status.LAUNCH_ERROR
+    return bool(record.verdict or record.timing or started)
 
 
 def some_launch(row: Row, test: Test) -> bool:
