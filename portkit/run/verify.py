@@ -120,7 +120,7 @@ def judge(case: KernelCase, cell: Cell, run: Run) -> tuple[Verdict, Outcome]:
         guards_intact=not run.beside,
         reference=run.reference.how,
     )
-    fault = _fault_of_form(run)
+    fault = _fault_of_form(run, _other(case))
     if fault is not None:
         return verdict, worst_outcome([*_outcomes(case, run), Outcome(Status.WRONG_RESULT, Stage.VERIFY, fault)])
     judged = [_judge_output(case, cell, output, run.truncates) for output in _outputs(case, run)]
@@ -143,7 +143,7 @@ def judge_baseline(case: KernelCase, cell: Cell, run: Run) -> tuple[tuple[Output
         cell: a cell of it.
         run: the cell's, with the results of the baseline in place of the fused ones.
     """
-    if fault := _fault_of_form(run, getattr(torch, cell.dtype)):
+    if fault := _fault_of_form(run, _other(case), getattr(torch, cell.dtype)):
         return (), fault
     tolerance = Tolerance(case, cell, run.truncates)
     found = [
@@ -510,19 +510,24 @@ def _outcomes(case: KernelCase, run: Run) -> Iterator[Outcome]:
         yield Outcome(Status.NONDETERMINISTIC, Stage.VERIFY, text)
 
 
-def _fault_of_form(run: Run, also: torch.dtype | None = None) -> str | None:
+def _other(case: KernelCase) -> str:
+    """What the form of the results is held against, in words: a call that nobody declared as a case has no chain."""
+    return "unfused chain" if callable(case.work) else "reference"
+
+
+def _fault_of_form(run: Run, against: str, also: torch.dtype | None = None) -> str | None:
     """A wrong number of outputs, shape or dtype, or a gradient that is not made, in words; ``also`` is no wrong one."""
     if len(run.fused.tensors) != len(run.unfused.tensors):
-        return f"{len(run.fused.tensors)} outputs, the unfused chain has {len(run.unfused.tensors)}"
+        return f"{len(run.fused.tensors)} outputs, the {against} has {len(run.unfused.tensors)}"
     for name, result, other in zip(run.fused.names, run.fused.tensors, run.unfused.tensors, strict=True):
         if result is None or other is None:
             if (result is None) != (other is None):
-                return f"{name}: {'no gradient' if result is None else 'a gradient'}, unlike the unfused chain"
+                return f"{name}: {'no gradient' if result is None else 'a gradient'}, unlike the {against}"
             continue
         if result.shape != other.shape:
-            return f"output {name}: shape {tuple(result.shape)}, the unfused chain's is {tuple(other.shape)}"
+            return f"output {name}: shape {tuple(result.shape)}, the {against}'s is {tuple(other.shape)}"
         if result.dtype not in {other.dtype, also if other.is_floating_point() else None}:
-            return f"output {name}: {result.dtype}, the unfused chain's is {other.dtype}"
+            return f"output {name}: {result.dtype}, the {against}'s is {other.dtype}"
     return None
 
 

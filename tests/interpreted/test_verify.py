@@ -57,6 +57,17 @@ def test_error_is_relative_to_element_plus_root_mean_square():
     assert found.index == 2
 
 
+@pytest.mark.parametrize(("special", "against"), [({}, "unfused chain"), ({"work": None}, "reference")])
+def test_a_wrong_form_is_told_with_what_it_is_held_against(special, against):
+    """A checked call has no work model, and nothing but its reference to be held against."""
+    values = f64(3.0, -4.0)
+    _, outcome = judge(case(**special), cell(), run(values, values.float(), values))
+    assert outcome.status is Status.WRONG_RESULT
+    assert outcome.message == f"output 0: torch.float64, the {against}'s is torch.float32"
+    _, outcome = judge(case(**special), cell(), run(values[:1], values, values))
+    assert outcome.message == f"output 0: shape (1,), the {against}'s is (2,)"
+
+
 def test_worst_element_is_found_across_chunks(monkeypatch):
     monkeypatch.setattr(verify, "_CHUNK", 3)
     reference = torch.ones(10, dtype=torch.float64)
