@@ -42,6 +42,21 @@ def test_from_kernel_to_comparison(architecture, tmp_path, capsys):
     assert "EMULATED" in said
 
 
+WIDE = (
+    *("v_mfma_scale_f32_32x32x64_f8f6f4.fp8.fp6", "v_cvt_scalef32_pk32_f32_fp6", "v_cvt_scalef32_pk32_bf6_bf16"),
+    *("v_mfma_f32_32x32x1_2b_f32", "v_fma_mixhi_f16.high", "v_bitop3_b16.0xca"),
+)
+"""Those that need most registers, and modifiers."""
+
+
+def test_wide_operands_from_kernel_to_comparison():
+    """What Triton hands to the assembler leaves the registers that the probes want."""
+    probes = chosen("gfx950", WIDE)
+    made = record(Emulated("gfx950"), probes)
+    assert len(made.results) == len(WIDE)
+    assert all(each.equal + each.nans == each.values for each in comparisons(made, "own"))
+
+
 def test_results_are_those_of_the_instruction(tmp_path):
     """Not merely equal on both ways: sums of the operands that the file holds."""
     made = record(Emulated("gfx942"), chosen("gfx942", ["v_add_u32", "s_add_u32"]))
@@ -62,7 +77,7 @@ def test_way_of_a_device(target):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("architecture", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("architecture", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
 def test_every_probe(architecture, tmp_path):
     """All assemble but scalar floats, which of RDNA3 only later chips have, and a move some LLVMs take as halves."""
     made = record(Emulated(architecture))

@@ -1,11 +1,11 @@
 """Which arithmetic instructions are recorded on a device, with the lines that run each on operands of its own.
 
 The lines of a probe find their operands in vector registers from ``v32`` on (``places_of``), one lane a row, and
-leave their results from ``v56`` on. They may use ``v32`` to ``v75``, ``s32`` to ``s63``, VCC and SCC. The same lines
+leave their results from ``v56`` on. They may use ``v32`` to ``v95``, ``s32`` to ``s63``, VCC and SCC. The same lines
 run in the inline assembly of a Triton kernel on a device and, within a kernel of the emulator's own, in the emulator.
 
-What is not recorded: moves between lanes, memory, control, results that a mode bit changes, matrix products of CDNA2,
-with scales, or of more than 24 words of operands a lane.
+What is not recorded: moves, also those between lanes, memory, control, what writes EXEC, results that a mode bit
+changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOURCE, RESULT = 32, 56
 """First vector registers of operands and of results."""
 
 CLOBBERED = (
-    *(f"v{n}" for n in range(SOURCE, 76)),
+    *(f"v{n}" for n in range(SOURCE, 96)),
     *(f"s{n}" for n in range(32, 64)),
     *("vcc", "scc", "memory"),
 )
@@ -145,9 +145,63 @@ def _scalar_probe(architecture: Architecture, name: str, operands: Operands) -> 
         start = [f"s_mov_b32 s{48 + n}, s{places_of(kinds)[-1] + n}" for n in range(words)]
         texts = texts[:-1]
     line = f"{name} {_registers(48, result, 's')}, {', '.join(texts)}"
-    one = [*start, "s_cmp_eq_u32 0, 1", line, "s_cselect_b32 s52, 1, 0"]
-    lines = tuple(_lane_by_lane(architecture, _words_at(kinds), one, [*range(48, 48 + words), 52]))
-    return Probe(name, name, lines, tuple(kinds), (result, "U32"))
+    return _with_scc(architecture, name, [*start, "s_cmp_eq_u32 0, 1", line], kinds, (result, "U32"))
+
+
+def _with_scc(
+    architecture: Architecture, name: str, lines: list[str], kinds: Sequence[str], results: tuple[str, ...]
+) -> Probe:
+    """Lines whose last one is the instruction, with SCC as the last result, behind what lies from ``s48`` on."""
+    words = sum(kind_of(kind).words for kind in results[:-1])
+    one = [*lines, "s_cselect_b32 s52, 1, 0"]
+    every = tuple(_lane_by_lane(architecture, _words_at(kinds), one, [*range(48, 48 + words), 52]))
+    return Probe(name, lines[-1].partition(" ")[0], every, tuple(kinds), results)
+
+
+_IMMEDIATES = ("0x7", "0xffff")
+"""Of 16 bits, to compare with and to compute with: both are edges of the operands where a sign extends them."""
+
+
+def _scalar_comparisons(architecture: Architecture) -> Iterator[Probe]:
+    """Comparisons with a register and with an immediate, and tests of a bit; SCC alone is the result."""
+    for name, _ in _having(architecture, r"s_(cmp|bitcmp)_?.*"):
+        if not name.startswith("s_cmpk"):
+            kind = name.rsplit("_", 1)[1].upper().replace("B", "U")
+            kinds = (kind, "U32" if "bitcmp" in name else kind)
+            left, right = (_registers(place, each, "s") for place, each in zip(places_of(kinds), kinds, strict=True))
+            yield _with_scc(architecture, name, [f"{name} {left}, {right}"], kinds, ("U32",))
+    for name, _ in _having(architecture, r"s_cmpk_.*"):
+        for value in _IMMEDIATES:
+            kind = name.rsplit("_", 1)[1].upper()
+            yield _with_scc(architecture, f"{name}.{value}", [f"{name} s32, {value}"], [kind], ("U32",))
+
+
+def _scalar_sums(architecture: Architecture) -> Iterator[Probe]:
+    """Sums with a carry in, and sums and products of an immediate and the destination."""
+    for name, _ in _having(architecture, r"s_(addc|subb|(add|sub)_co_ci)_u32"):
+        lines = ["s_cmp_gt_u32 s32, s34", f"{name} s48, s32, s33"]
+        yield _with_scc(architecture, name, lines, ("U32",) * 3, ("U32", "U32"))
+    for name, _ in _having(architecture, r"s_(add|mul)k(_co)?_i32"):
+        for value in _IMMEDIATES:
+            lines = ["s_mov_b32 s48, s32", "s_cmp_eq_u32 0, 1", f"{name} s48, {value}"]
+            yield _with_scc(architecture, f"{name}.{value}", lines, ("I32",), ("I32", "U32"))
+
+
+def _selections(architecture: Architecture) -> Iterator[Probe]:
+    """One of two values, by SCC of each lane's scalars or by VCC."""
+    compare, mask = "s_cmp_gt_u32 s32, s34", _mask(architecture)
+    for name, _ in _having(architecture, r"s_(cselect|cmov)_b(32|64)"):
+        kind = f"U{name[-2:]}"
+        left, right = (_registers(place, kind, "s") for place in (32, 34))
+        lines = [compare, f"{name} {_registers(48, kind, 's')}, {left}, {right}"]
+        if "cmov" in name:
+            starts = [f"s_mov_b32 s{48 + n}, s{34 + n}" for n in range(kind_of(kind).words)]
+            lines = [*starts, compare, f"{name} {_registers(48, kind, 's')}, {left}"]
+        yield _with_scc(architecture, name, lines, ("U64", "U64"), (kind, "U32"))
+    for name, _ in _having(architecture, r"v_cndmask_b(16|32)"):
+        kind = f"U{name[-2:]}"
+        start = (f"v_mov_b32 v{RESULT}, 0", f"v_cmp_gt_u32 {mask}, v34, v33", settle(architecture))
+        yield Probe(name, name, (*start, f"{name} v{RESULT}, v32, v33, {mask}"), (kind, kind, "U32"), (kind,))
 
 
 def _lane_by_lane(
@@ -225,7 +279,39 @@ def _of_three(name: str, kinds: tuple[str, ...], result: str) -> Probe:
     return Probe(name, name, (line,), kinds, (result,))
 
 
+_MIXED = {
+    "single": ("", ("F32", "F32", "F32")),
+    "low": (" op_sel_hi:[1,1,0]", ("F16x2", "F16x2", "F32")),
+    "high": (" op_sel:[1,0,1] op_sel_hi:[1,0,1]", ("F16x2", "F32", "F16x2")),
+}
+"""Which sources are halves, and which half they are."""
+
+
+def _mixed(architecture: Architecture) -> Iterator[Probe]:
+    """v_fma_mix*: a source is a float32 or one half; a narrow result leaves the destination's other half."""
+    for name, _ in _having(architecture, r"v_fma_mix(_f32|(lo|hi)_f16)"):
+        for what, (modifiers, kinds) in _MIXED.items():
+            start = f"v_mov_b32 v{RESULT}, v35"
+            line = f"{name} v{RESULT}, v32, v33, v34{modifiers}"
+            result = "F32" if name.endswith("f32") else "F16x2"
+            yield Probe(f"{name}.{what}", name, (start, line), (*kinds, "U32"), (result,))
+
+
+_TRUTH_TABLES = ("0x96", "0xca", "0x1d")
+"""Of functions of three bits: the exclusive or, a selection, and one that is not alike in any two of them."""
+
+
+def _bit_functions(architecture: Architecture) -> Iterator[Probe]:
+    for name, _ in _having(architecture, r"v_bitop3_b(16|32)"):
+        kind = f"U{name[-2:]}"
+        for table in _TRUTH_TABLES:
+            lines = (f"v_mov_b32 v{RESULT}, 0", f"{name} v{RESULT}, v32, v33, v34 bitop3:{table}")
+            yield Probe(f"{name}.{table}", name, lines, (kind,) * 3, (kind,))
+
+
 _DOTS = {
+    r"v_dot2_f16_f16": (("F16x2", "F16x2", "F16"), "F16"),
+    r"v_dot2_bf16_bf16": (("B16x2", "B16x2", "B16"), "B16"),
     r"v_dot2_f32_f16": (("F16x2", "F16x2", "F32"), "F32"),
     r"v_dot2_f32_bf16": (("B16x2", "B16x2", "F32"), "F32"),
     r"v_dot2_i32_i16": (("I16x2", "I16x2", "I32"), "I32"),
@@ -238,25 +324,61 @@ _DOTS = {
     r"v_dot8_i32_iu4": (("U4x8", "U4x8", "I32"), "I32"),
     r"v_dot4_f32_[fb][pf]8_[fb][pf]8": (("FP8x4", "FP8x4", "F32"), "F32"),
 }
-_CONVERSIONS = {
-    r"v_cvt_f32_[fb][pf]8": (("U8",), ("F32",)),
-    r"v_cvt_pk_f32_[fb][pf]8": (("U8x4",), ("F32x2",)),
-    r"v_cvt_scalef32_pk_f32_([fb][pf]8|fp4)": (("U8x4", "F32"), ("F32x2",)),
+_ACCUMULATING = {
+    r"v_dot2(c|acc)_f32_f16": (("F16x2", "F16x2", "F32"), "F32"),
+    r"v_dot2c_f32_bf16": (("B16x2", "B16x2", "F32"), "F32"),
+    r"v_dot4c_i32_i8": (("I8x4", "I8x4", "I32"), "I32"),
+    r"v_dot8c_i32_i4": (("I4x8", "I4x8", "I32"), "I32"),
 }
+_CONVERSIONS = {
+    r"v_cvt_f32_[fb][pf]8": (("U8",), "F32"),
+    r"v_cvt_pk_f32_[fb][pf]8": (("U8x4",), "F32x2"),
+    r"v_cvt_scalef32_pk_f32_([fb][pf]8|fp4)": (("U8x4", "F32"), "F32x2"),
+    r"v_cvt_scalef32_pk_f16_([fb][pf]8|fp4)": (("U8x4", "F32"), "F16x2"),
+    r"v_cvt_scalef32_pk_bf16_([fb][pf]8|fp4)": (("U8x4", "F32"), "B16x2"),
+    r"v_cvt_scalef32_pk32_f32_[fb][pf]6": (("FP6x32", "F32"), "F32x32"),
+    r"v_cvt_scalef32_pk32_f16_[fb][pf]6": (("FP6x32", "F32"), "F16x32"),
+    r"v_cvt_scalef32_pk32_bf16_[fb][pf]6": (("FP6x32", "F32"), "B16x32"),
+}
+_NARROWING = {
+    r"v_cvt_pk_[fb][pf]8_f32": ("F32", "F32"),
+    r"v_cvt_scalef32_pk_([fb][pf]8|fp4)_f32": ("F32", "F32", "F32"),
+    r"v_cvt_scalef32_pk_([fb][pf]8|fp4)_f16": ("F16x2", "F32"),
+    r"v_cvt_scalef32_pk_([fb][pf]8|fp4)_bf16": ("B16x2", "F32"),
+}
+"""Conversions that leave a part of the destination as it was."""
 
 
 def _dots(architecture: Architecture) -> Iterator[Probe]:
     for pattern, (kinds, result) in _DOTS.items():
         yield from (_of_three(name, kinds, result) for name, _ in _having(architecture, pattern))
+    for pattern, (kinds, result) in _ACCUMULATING.items():
+        for name, _ in _having(architecture, pattern):
+            probe = _plain(name, list(kinds), result, True)
+            only_dual = "acc" in name and architecture.generation is Generation.RDNA4
+            yield _as_dual(probe) if only_dual else probe
+
+
+def _as_dual(probe: Probe) -> Probe:
+    """The instruction as one half of a pair, the other half of which is a move that nothing reads."""
+    line = f"{probe.lines[-1].replace('v_', 'v_dual_', 1)} :: v_dual_mov_b32 v{RESULT + 1}, v{SOURCE + 2}"
+    return dataclasses.replace(probe, lines=(*probe.lines[:-1], line))
 
 
 def _small_floats(architecture: Architecture) -> Iterator[Probe]:
-    """Conversions from fp8 and fp4, and to fp8, which keep half of the destination."""
-    for pattern, (kinds, results) in _CONVERSIONS.items():
-        yield from (_of_three(name, kinds, results[0]) for name, _ in _having(architecture, pattern))
-    for name, _ in _having(architecture, r"v_cvt_pk_[fb][pf]8_f32"):
-        lines = (f"v_mov_b32 v{RESULT}, v34", f"{name} v{RESULT}, v32, v33")
-        yield Probe(name, name, lines, ("F32", "F32", "U32"), ("U32",))
+    """Conversions from floats of 8, 6 and 4 bits, and to them; a scale's exponent counts, its mantissa does not."""
+    for pattern, (kinds, result) in _CONVERSIONS.items():
+        yield from (_of_three(name, kinds, result) for name, _ in _having(architecture, pattern))
+    for pattern, sources in _NARROWING.items():
+        yield from (_plain(name, [*sources, "U32"], "U32", True) for name, _ in _having(architecture, pattern))
+    for name, _ in _having(architecture, r"v_cvt_scalef32_pk32_[fb][pf]6_b?f16"):
+        yield _from_many(name, "B16x2" if name.endswith("bf16") else "F16x2")
+
+
+def _from_many(name: str, pair: str) -> Probe:
+    """32 values of 16 registers, each pair with edges of its own, to codes in six."""
+    line = f"{name} {_group(RESULT, 6)}, {_group(SOURCE, 16)}, v{SOURCE + 16}"
+    return Probe(name, name, (line,), ((pair,) * 16 + ("F32",)), ("U32x6",))
 
 
 # -- matrices
@@ -266,19 +388,20 @@ _ELEMENTS = {
     **{"f64": "F64", "f32": "F32", "xf32": "F32", "f16": "F16", "bf16": "B16", "i32": "I32"},
     **{"i8": "I8", "iu8": "U8", "iu4": "U4", "fp8": "FP8", "bf8": "FP8"},
 }
-_MOST_WORDS = RESULT - SOURCE
+_SCALE = "E8x4"
 
 
 def _matrices(architecture: Architecture) -> Iterator[Probe]:
-    """Products of a wave's matrices, as far as the registers of a probe hold them; CDNA2's names say less."""
-    if architecture.generation is not Generation.CDNA2:
-        for name, _ in _having(architecture, r"v_(mfma|wmma)_.*"):
-            if (match := _MATRIX.fullmatch(name)) and (probe := _product(architecture, name, match)):
-                yield probe
+    """Products of a wave's matrices."""
+    for name, _ in _having(architecture, r"v_(mfma|wmma)_(?!.*f8f6f4).*"):
+        if architecture.generation is Generation.CDNA2:
+            yield _old_product(architecture, name)
+        else:
+            yield _product(architecture, name)
 
 
-def _product(architecture: Architecture, name: str, match: re.Match[str]) -> Probe | None:
-    """None where the operands need more registers."""
+def _product(architecture: Architecture, name: str) -> Probe:
+    match = _matched(_MATRIX, name)
     rows, columns, depth, blocks = (int(match[n] or 1) for n in range(3, 7))
     lanes = 64 if match[1] == "mfma" else 32
     doubled = architecture.generation is Generation.RDNA3
@@ -286,25 +409,75 @@ def _product(architecture: Architecture, name: str, match: re.Match[str]) -> Pro
     kind, count = _ELEMENTS[match[2]], rows * columns * blocks // lanes
     results = (kind,) * count if doubled and kind in {"F16", "B16"} else (f"{kind}x{count}",)
     kinds = (side, side, *results)
-    if sum(kind_of(each).words for each in kinds) > _MOST_WORDS:
-        return None
     return Probe(name, name, tuple(_product_lines(architecture, name, kinds)), kinds, results)
 
 
-def _product_lines(architecture: Architecture, name: str, kinds: Sequence[str]) -> Iterator[str]:
+_OLD_MATRIX = re.compile(r"v_mfma_(f32|f64|i32)_(\d+)x(\d+)x(\d+)(f32|f64|f16|bf16|i8)(_1k)?")
+_OLD_DEPTHS = {"F64": 1, "F32": 1, "F16": 4, "B16": 2, "I8": 4}
+
+
+def _old_product(architecture: Architecture, name: str) -> Probe:
+    """CDNA2's names say no count of blocks; a lane holds a run of K that each type has its own length of."""
+    match = _matched(_OLD_MATRIX, name)
+    rows, columns, depth = (int(match[n]) for n in range(2, 5))
+    held = _OLD_DEPTHS[_ELEMENTS[match[5]]] * (2 if match[6] else 1)
+    blocks = 64 * held // (rows * depth)
+    side, result = f"{_ELEMENTS[match[5]]}x{held}", f"{_ELEMENTS[match[1]]}x{rows * columns * blocks // 64}"
+    lines = tuple(_product_lines(architecture, name, (side, side, result)))
+    return Probe(name, name, lines, (side, side, result), (result,))
+
+
+def _matched(pattern: re.Pattern[str], name: str) -> re.Match[str]:
+    match = pattern.fullmatch(name)
+    if match is None:
+        raise ValueError(f"no probe for a product of the name {name}")
+    return match
+
+
+_FORMATS = {"fp8": "FP8x32", "bf8": "FP8x32", "fp6": "FP6x32", "bf6": "FP6x32", "fp4": "FP4x32"}
+"""Of f8f6f4, in the order of their codes."""
+
+
+def _mixed_matrices(architecture: Architecture) -> Iterator[Probe]:
+    """f8f6f4 with and without scales; each format on either side, with itself and with another width."""
+    for name, _ in _having(architecture, r"v_mfma_(scale_)?f32_\d+x\d+x\d+_f8f6f4"):
+        for code, a in enumerate(_FORMATS):
+            for other in (code, (code + 2) % len(_FORMATS)):
+                yield _mixed_product(architecture, name, (a, list(_FORMATS)[other]))
+
+
+def _mixed_product(architecture: Architecture, name: str, formats: tuple[str, str]) -> Probe:
+    codes = [list(_FORMATS).index(each) for each in formats]
+    count = 4 if "16x16" in name else 16
+    kinds: tuple[str, ...] = (*(_FORMATS[each] for each in formats), f"F32x{count}")
+    rest = f" cbsz:{codes[0]} blgp:{codes[1]}"
+    if "scale" in name:  # bytes 1 and 2 of their words
+        kinds = (*kinds, _SCALE, _SCALE)
+        first, second = places_of(kinds)[3:]
+        rest = f", v{first}, v{second} op_sel:[1,0,0] op_sel_hi:[0,1,0]{rest}"
+    lines = tuple(_product_lines(architecture, name, kinds, rest))
+    return Probe(f"{name}.{'.'.join(formats)}", name, lines, kinds, (f"F32x{count}",))
+
+
+def _product_lines(architecture: Architecture, name: str, kinds: Sequence[str], rest: str = "") -> Iterator[str]:
     """On RDNA3 the upper lanes repeat the operands of the lower ones; what is kept of the result is zero before."""
     places = places_of(kinds)
-    words = sum(kind_of(kind).words for kind in kinds[2:])
+    words = sum(kind_of(kind).words for kind in kinds[2:] if kind != _SCALE)
     if architecture.generation is Generation.RDNA3:
         registers = range(places[0], places[1] + kind_of(kinds[1]).words)
         yield from (f'ds_swizzle_b32 v{n}, v{n} offset:swizzle(BITMASK_PERM,"0pppp")' for n in registers)
         yield "s_waitcnt lgkmcnt(0)"
-    yield from (f"v_mov_b32 v{RESULT + n}, 0" for n in range(words))
+    apart = max(_words_at(kinds)) < RESULT
+    target = RESULT if apart else places[2]  # where operands reach into the results, the sum takes the addend's place
+    if apart:
+        yield from (f"v_mov_b32 v{RESULT + n}, 0" for n in range(words))
     yield settle(architecture)
     a, b = (_registers(place, kind) for place, kind in zip(places[:2], kinds[:2], strict=True))
-    yield f"{name} {_group(RESULT, words)}, {a}, {b}, {_group(places[2], words)}"
+    yield f"{name} {_group(target, words)}, {a}, {b}, {_group(places[2], words)}{rest}"
     if architecture.generation in CDNA:  # up to 64 cycles until the result can be read
         yield from ("s_nop 15",) * 4
+    if not apart:  # the last one first: what is overwritten has been moved
+        yield from (f"v_mov_b32 v{RESULT + n}, v{target + n}" for n in reversed(range(words)))
 
 
 def _group(first: int, words: int) -> str:
@@ -313,7 +486,8 @@ def _group(first: int, words: int) -> str:
 
 _MAKERS: tuple[Callable[[Architecture], Iterator[Probe]], ...] = (
     *(_vector, _scalar, _comparisons, _carries, _divisions),
-    *(_packed, _dots, _small_floats, _matrices),
+    *(_scalar_comparisons, _scalar_sums, _selections),
+    *(_packed, _mixed, _bit_functions, _dots, _small_floats, _matrices, _mixed_matrices),
 )
 
 

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from portkit.emulate.core.bytestore import Words
+from portkit.emulate.core.smallfloats import pack, unpack
 from portkit.emulate.core.vectors import Array, Kind, elements, kind_of
 
 ROWS = 1024
 """Rows of operands of one probe."""
 
 _PAIR = 2
-"""Values of a packed operand; more are elements of a matrix."""
+"""Values of a packed operand; more floats are elements of a matrix."""
+
+_WORD = 32
 
 _EDGES: dict[str, tuple[int, ...]] = {
     "F16": (
@@ -50,6 +53,7 @@ _EDGES: dict[str, tuple[int, ...]] = {
         0x7FC0,
         0x4049,
     ),
+    "E8": (0, 0x70, 0x7E, 0x7F, 0x80, 0x8F, 0xFF),
     "F32": (
         *(0, 0x8000_0000, 1, 0x8000_0001, 0x007F_FFFF, 0x0080_0000, 0x3F80_0000, 0xBF80_0000, 0x3F7F_FFFF),
         *(0x3F00_0000, 0x3EFF_FFFF, 0x3FC0_0000, 0x4B00_0001, 0x4F00_0000, 0xCF00_0000, 0x4F7F_FFFF),
@@ -76,7 +80,7 @@ def _edges(kind: str) -> tuple[int, ...]:
 
 
 def operands_for(sources: Sequence[str], rows: int = ROWS) -> Words:
-    """Operands of probes: all combinations of edges as far as there is room, then edges among any bits.
+    """Operands of probes: edges of the first operands in all combinations that there is room for, else among any bits.
 
     The same on every machine.
 
@@ -88,8 +92,32 @@ def operands_for(sources: Sequence[str], rows: int = ROWS) -> Words:
         ``[rows, words]``.
     """
     random = np.random.Generator(np.random.PCG64([len(sources), *map(ord, "".join(sources))]))
-    columns = [_column(kind, place, len(sources), rows, random) for place, kind in enumerate(sources)]
+    make = _column_of_matrix if _of_matrices(sources) else _column
+    columns = [make(kind, place, len(sources), rows, random) for place, kind in enumerate(sources)]
     return np.ascontiguousarray(np.concatenate(columns, axis=1))
+
+
+def _of_matrices(sources: Sequence[str]) -> bool:
+    """Whether the operands are those of a product of matrices of floats: one of them is more than a pair, or is ``x1``.
+
+    A lane's only element of a matrix has ``x1`` in the name of its kind.
+    """
+    kinds = map(kind_of, sources)
+    wide = any(kind.count > _PAIR and kind.mantissa is not None for kind in kinds)
+    return wide or any(name.endswith("x1") for name in sources)
+
+
+def _column_of_matrix(kind: str, place: int, count: int, rows: int, random: np.random.Generator) -> Words:
+    """Floats of moderate size; all else as where nothing is a matrix."""
+    shape = kind_of(kind)
+    values = random.integers(0, 2**64, (rows, shape.count), dtype=np.uint64) & np.uint64((1 << shape.bits) - 1)
+    if kind.startswith("E8"):
+        return _words(_scales(values, np.array(_edges(kind), np.uint64), random), shape.bits)
+    if kind.startswith("FP8"):
+        return _words(_moderate_bytes(values), shape.bits)
+    if shape.mantissa is not None:
+        return _words(_moderate(values, shape, random), shape.bits)
+    return _column(kind, place, count, rows, random)
 
 
 def _column(kind: str, place: int, count: int, rows: int, random: np.random.Generator) -> Words:
@@ -97,13 +125,26 @@ def _column(kind: str, place: int, count: int, rows: int, random: np.random.Gene
     edges = np.array(_edges(kind), np.uint64)
     mask = np.uint64((1 << shape.bits) - 1)
     values = random.integers(0, 2**64, (rows, shape.count), dtype=np.uint64) & mask
-    if shape.count > _PAIR and shape.mantissa is not None:
-        return _words(_moderate(values, shape, random), shape.bits)
     chosen = random.random((rows, shape.count)) < (0.5 if count > 1 else 0.0)
     values = np.where(chosen, random.choice(edges, (rows, shape.count)), values)
-    whole = min(rows, edges.size**count)
-    values[:whole] = edges[np.arange(whole) // edges.size**place % edges.size][:, None]
+    combined = sum(edges.size ** (n + 1) <= rows for n in range(count))  # operands whose combinations fit
+    if place < combined:
+        whole = edges.size**combined
+        values[:whole] = edges[np.arange(whole) // edges.size**place % edges.size][:, None]
     return _words(values, shape.bits)
+
+
+def _scales(values: Array, edges: Array, random: np.random.Generator) -> Array:
+    """Exponents of scales, E8M0: 2^-8 to 2^7, and here and there an edge, of which 255 is NaN."""
+    moderate = np.uint64(0x77) + values % np.uint64(16)
+    scales: Array = np.where(random.random(values.shape) < 1 / _WORD, random.choice(edges, values.shape), moderate)
+    return scales
+
+
+def _moderate_bytes(values: Array) -> Array:
+    """8-bit floats of either sign up to 7.5 (E4M3) or 28 (E5M2) in size, and no code that means NaN in any format."""
+    moderate: Array = values & np.uint64(0x80) | (values & np.uint64(0x7F)) % np.uint64(0x4F) + np.uint64(1)
+    return moderate
 
 
 def _moderate(values: Array, shape: Kind, random: np.random.Generator) -> Array:
@@ -120,9 +161,16 @@ def _words(values: Array, bits: int) -> Words:
     """``[rows, values]`` side by side in 32-bit words."""
     if bits == 64:
         return np.ascontiguousarray(values).view(np.uint32)
+    if _crosses_words(bits):
+        return pack(values, bits)
     per = max(1, min(values.shape[1], 32 // bits))
     parts = values.reshape(len(values), -1, per) << (np.arange(per, dtype=np.uint64) * np.uint64(bits))
     return np.asarray(np.bitwise_or.reduce(parts, axis=2)).astype(np.uint32)
+
+
+def _crosses_words(bits: int) -> bool:
+    """Whether values of so many bits lie across the ends of words."""
+    return bits < _WORD and _WORD % bits != 0
 
 
 def without_signs(operands: Words, sources: Sequence[str]) -> Words:
@@ -130,8 +178,9 @@ def without_signs(operands: Words, sources: Sequence[str]) -> Words:
     columns, place = operands.copy(), 0
     for name in sources:
         kind = kind_of(name)
-        if kind.mantissa is not None or name.startswith("FP8"):
-            part = elements(columns[:, place : place + kind.words], kind)
+        if kind.mantissa is not None or name.startswith("FP"):
+            words = columns[:, place : place + kind.words]
+            part = unpack(words, kind.bits).astype(np.uint64) if _crosses_words(kind.bits) else elements(words, kind)
             clear = part & np.uint64((1 << (kind.bits - 1)) - 1)
             columns[:, place : place + kind.words] = _words(clear, kind.bits)
         place += kind.words
