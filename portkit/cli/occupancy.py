@@ -13,7 +13,7 @@ from portkit.cli.targets import targets_file
 from portkit.errors import CatalogError
 from portkit.model import Architecture, Occupancy, Target
 from portkit.targets.catalog import load_catalog
-from portkit.targets.occupancy import named_barriers, occupancy
+from portkit.targets.occupancy import WAVES, named_barriers, occupancy, spoken
 
 COUNT = click.IntRange(min=0)
 
@@ -67,14 +67,15 @@ def _as_json(target: Target, result: Occupancy) -> str:
 
 def _as_text(target: Target, result: Occupancy) -> str:
     arch = target.architecture
-    waves = f"{result.waves_per_unit} of {arch.max_waves_per_unit} waves"
+    waves = f"{result.waves_per_unit} of {arch.max_waves_per_unit} {spoken(WAVES, arch.platform)}"
     held = f"{result.blocks_per_unit} blocks and {waves} per {arch.unit}"
     head = f"{target.name} ({arch.name}): {result.percent:.1f} %, {held}"
-    lines = [head, f"limiter: {result.limiter}", "", _table(arch, result)]
+    lines = [head, f"limiter: {spoken(result.limiter, arch.platform)}", "", _table(arch, result)]
     if arch.doubts:
         lines += ["", f"doubts: {'; '.join(arch.doubts)}"]
     return "\n".join(lines)
 
 
 def _table(arch: Architecture, result: Occupancy) -> str:
-    return tabulate(result.limits.items(), headers=["resource", f"blocks per {arch.unit}"])
+    limits = [(spoken(resource, arch.platform), blocks) for resource, blocks in result.limits.items()]
+    return tabulate(limits, headers=["resource", f"blocks per {arch.unit}"])

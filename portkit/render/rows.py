@@ -20,6 +20,7 @@ from portkit.render.columns import (
     percent,
     whole,
 )
+from portkit.targets.occupancy import spoken
 
 
 def _figure(name: str, form: Callable[[float], str], *, worst: bool = False) -> Callable[[ComparisonRow, Notes], str]:
@@ -81,7 +82,7 @@ def _occupancy(row: ComparisonRow, notes: Notes) -> str:
     if row.occupancy_pct is None:
         return _absent(row, "occupancy_pct", notes)
     percent = _ranged(row, "occupancy_pct", whole, row.occupancy_pct)
-    limiter = _LIMITERS.get(row.occupancy_limiter or "", row.occupancy_limiter)
+    limiter = spoken(_LIMITERS.get(row.occupancy_limiter or "", str(row.occupancy_limiter)), row.platform)
     return f"{percent} {row.occupancy_kind[:2]} {limiter}{_times(row)}"
 
 

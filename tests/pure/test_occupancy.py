@@ -168,11 +168,22 @@ def test_occupancy_command():
 
 def test_occupancy_command_with_barriers():
     needs = ("--registers", "32", "--threads", "64")
-    assert "16 blocks and 32 of 64 waves" in run(occupancy_command, "--target", "h200", *needs, "--barriers", "4")
+    assert "16 blocks and 32 of 64 warps" in run(occupancy_command, "--target", "h200", *needs, "--barriers", "4")
     assert "limiter: named barriers 17 > 16" in run(occupancy_command, "--target", "a100", *needs, "--barriers", "17")
     with pytest.raises(CatalogError, match=r"--barriers: gfx942 has no named barriers\n.*leave the option out"):
         run(occupancy_command, "--target", "mi300x", *needs, "--barriers", "1")
     assert "waves" in run(occupancy_command, "--target", "mi300x", *needs)
+
+
+def test_occupancy_command_has_the_vendors_words():
+    needs = ("--registers", "16", "--threads", "1024")
+    nvidia, amd = (run(occupancy_command, "--target", name, *needs) for name in ("h200", "mi300x"))
+    assert "64 of 64 warps per SM\nlimiter: warps\n" in nvidia
+    assert "wave" not in nvidia
+    assert "32 of 32 waves per CU\nlimiter: waves\n" in amd
+    found = json.loads(run(occupancy_command, "--target", "h200", *needs, "--json"))
+    assert found["limiter"] == "waves"  # one word for all vendors, as in records
+    assert "waves" in found["limits"]
 
 
 def test_targets_command_on_a_narrow_terminal(monkeypatch):

@@ -99,7 +99,7 @@ def test_what_an_autotuner_may_choose_is_a_range():
     made = table(record(build=tuned_build()))[0]
     assert made["registers /thread"] == "40–72 ×2 (2 of 3 cfg)"
     assert made["shared B/block"] == "64 ×2"  # alike in all
-    assert made["occupancy %"] == "50–100 th waves ×2"
+    assert made["occupancy %"] == "50–100 th warps ×2"
     text = render(comparison(dataset(record(build=tuned_build()))), "github")
     assert "a–b (n cfg): with the best and the worst" in text
     assert "cfg" not in render(comparison(dataset(record())), "github")

@@ -9,6 +9,7 @@ from typing import Any, Final
 from portkit.analysis.rows import ComparisonRow
 from portkit.analysis.views.operations import operation_of
 from portkit.analysis.views.standing import standing
+from portkit.targets.occupancy import spoken
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ def _nodes(row: ComparisonRow) -> float | None:
     return row.repeats.half_width if row.repeats else None
 
 
+def _limiter(row: ComparisonRow) -> str | None:
+    return spoken(row.occupancy_limiter, row.platform) if row.occupancy_limiter else None
+
+
 COLUMNS: Final = (
     _text("page", "kernel", lambda row: operation_of(row).page),
     _text("target", "target", lambda row: row.target),
@@ -66,7 +71,7 @@ COLUMNS: Final = (
     _field("spill_bytes_per_thread", "spills", "B", means="of a thread, of the launch that spills most"),
     _field("shared_bytes_per_block", "shared memory", "B", means="of a block, of the launch that takes most"),
     _field("occupancy_pct", "occupancy", "% theoretical", means="what the launch allows that allows least"),
-    _text("limiter", "limited by", lambda row: row.occupancy_limiter),
+    _text("limiter", "limited by", _limiter),
     _field("occupancy_achieved_pct", "achieved", "%", means="by counters, of the cycles in which a unit had work"),
     _field("occupancy_achieved_elapsed_pct", "achieved, elapsed", "%", shown=False, means="the same of all cycles"),
     _roof("achieved_gbs", "rate", "GB/s", shown=False, means="bytes of the work model ÷ time"),

@@ -22,7 +22,7 @@ from portkit.targets.occupancy.block import (
     Block,
 )
 
-__all__ = ["broken_limits", "named_barriers", "occupancy", "waves_per_simd"]
+__all__ = ["WAVES", "broken_limits", "named_barriers", "occupancy", "spoken", "waves_per_simd"]
 
 _RULES: Mapping[Platform, ModuleType] = {Platform.CUDA: nvidia, Platform.ROCM: amd}
 
@@ -83,6 +83,17 @@ def named_barriers(arch: Architecture) -> int | None:
     """Most named barriers of a block; None on a platform that has none."""
     most: int | None = _RULES[arch.platform].NAMED_BARRIERS
     return most
+
+
+def spoken(resource: str, platform: Platform | None) -> str:
+    """A resource or limiter as people who use a platform call it: NVIDIA's waves are warps.
+
+    Args:
+        resource: a key of ``Occupancy.limits``, or its ``limiter``, which are the same words on all platforms.
+        platform: None: none, and the word stays.
+    """
+    own: Mapping[str, str] = _RULES[platform].SPOKEN if platform else {}
+    return own.get(resource, resource)
 
 
 def broken_limits(

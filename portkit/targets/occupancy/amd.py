@@ -25,8 +25,13 @@ and not alike is in each architecture's ``doubts``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from portkit.model import Architecture
 from portkit.targets.occupancy.block import BLOCKS, REGISTERS, SHARED_MEMORY, WAVES, Block, round_up
+
+SPOKEN: Mapping[str, str] = {}
+"""Resources by AMD's own words where figures have another."""
 
 NAMED_BARRIERS = None
 """A workgroup of these architectures has one barrier, which has no name."""

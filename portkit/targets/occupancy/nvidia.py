@@ -33,6 +33,9 @@ from portkit.targets.occupancy.block import (
     round_up,
 )
 
+SPOKEN = {WAVES: "warps"}
+"""Resources by NVIDIA's own words where figures have another, which all vendors share."""
+
 NAMED_BARRIERS = 16
 """Named barriers that a block has, 0 to 15 (PTX ISA, ``barrier``)."""
 
