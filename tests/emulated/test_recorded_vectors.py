@@ -44,7 +44,7 @@ def test_from_kernel_to_comparison(architecture, tmp_path, capsys):
 
 WIDE = (
     *("v_mfma_scale_f32_32x32x64_f8f6f4.fp8.fp6", "v_cvt_scalef32_pk32_f32_fp6", "v_cvt_scalef32_pk32_bf6_bf16"),
-    *("v_mfma_f32_32x32x1_2b_f32", "v_fma_mixhi_f16.high", "v_bitop3_b16.0xca"),
+    *("v_mfma_f32_32x32x1_2b_f32", "v_fma_mixhi_f16.high", "v_bitop3_b16.0xca", "v_cmpx_lt_f64"),
 )
 """Those that need most registers, and modifiers."""
 

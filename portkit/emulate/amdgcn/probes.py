@@ -4,8 +4,7 @@ The lines of a probe find their operands in vector registers from ``v32`` on (``
 leave their results from ``v56`` on. They may use ``v32`` to ``v95``, ``s32`` to ``s63``, VCC and SCC. The same lines
 run in the inline assembly of a Triton kernel on a device and, within a kernel of the emulator's own, in the emulator.
 
-What is not recorded: moves, also those between lanes, memory, control, what writes EXEC, results that a mode bit
-changes.
+What is not recorded: moves, also those between lanes, memory, control, results that a mode bit changes.
 """
 
 from __future__ import annotations
@@ -228,6 +227,20 @@ def _comparisons(architecture: Architecture) -> Iterator[Probe]:
         kinds = (kind, "U32" if "class" in name else kind)
         line = f"{name} {_mask(architecture)}, {', '.join(_laid_out(kinds))}"
         yield Probe(name, name, (line, *_flag(architecture, RESULT)), kinds, ("U32",))
+
+
+def _executing_comparisons(architecture: Architecture) -> Iterator[Probe]:
+    """v_cmpx of every type: which lanes run after it, all of which ran before."""
+    wide = architecture.generation in CDNA
+    mask, width = _mask(architecture), 64 if wide else 32
+    every, kept = ("exec", "s[32:33]") if wide else ("exec_lo", "s32")
+    for name, _ in _having(architecture, r"v_cmpx_.*"):
+        kind = name.rsplit("_", 1)[1].upper()
+        kinds = (kind, "U32" if "class" in name else kind)
+        texts = [*([mask] if wide else []), *_laid_out(kinds)]
+        lines = [f"s_mov_b{width} {kept}, {every}", f"{name} {', '.join(texts)}", settle(architecture)]
+        back = [f"s_mov_b{width} {mask}, {every}", f"s_mov_b{width} {every}, {kept}"]
+        yield Probe(name, name, (*lines, *back, *_flag(architecture, RESULT)), kinds, ("U32",))
 
 
 def _carries(architecture: Architecture) -> Iterator[Probe]:
@@ -485,7 +498,7 @@ def _group(first: int, words: int) -> str:
 
 
 _MAKERS: tuple[Callable[[Architecture], Iterator[Probe]], ...] = (
-    *(_vector, _scalar, _comparisons, _carries, _divisions),
+    *(_vector, _scalar, _comparisons, _executing_comparisons, _carries, _divisions),
     *(_scalar_comparisons, _scalar_sums, _selections),
     *(_packed, _mixed, _bit_functions, _dots, _small_floats, _matrices, _mixed_matrices),
 )
