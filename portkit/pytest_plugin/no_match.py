@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
-import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, combinations
 
 from portkit.errors import meant
@@ -41,11 +41,18 @@ def assumed_words(expression: str, kernel: str, others: Collection[str]) -> froz
         kernel: whose file can't be used.
         others: all other kernels.
     """
-    words = _words(expression)
-    own = {word for word in words if _names(word, [kernel])}
-    free = [word for word in dict.fromkeys(words) if word not in own and not _names(word, others)]
-    subsets = chain.from_iterable(combinations(free, count) for count in range(len(free), -1, -1))
-    return next((frozenset(some) for some in subsets if _holds(expression, {*own, *some})), None)
+    tree = _parsed(expression)
+    if tree is None:
+        return None
+    free: dict[str, set[bool]] = {}  # whether it is wanted true, false or either
+    for word, wanted in _wanted(tree):
+        if not _names(word, (kernel, *others)):
+            free.setdefault(word, set()).add(wanted)
+    own = {word for word in _words(expression) if _names(word, [kernel])}
+    surely = {word for word, wanted in free.items() if wanted == {True}}
+    either = [word for word, wanted in free.items() if len(wanted) > 1]
+    subsets = chain.from_iterable(combinations(either, count) for count in range(len(either), -1, -1))
+    return next((frozenset(surely.union(some)) for some in subsets if _holds(tree, own.union(surely, some))), None)
 
 
 def names_any(expression: str, kernels: Collection[str]) -> bool:
@@ -53,15 +60,39 @@ def names_any(expression: str, kernels: Collection[str]) -> bool:
     return any(_names(word, kernels) for word in _words(expression))
 
 
-def _holds(expression: str, true: Collection[str]) -> bool:
+def _parsed(expression: str) -> ast.expr | None:
+    """The expression with its words as texts; None where pytest refuses it."""
+    tokens = (token if token in _GRAMMAR else f"({token!r})" for token in _TOKEN.findall(expression))
+    try:
+        tree = ast.parse(" ".join(tokens), mode="eval").body
+    except SyntaxError:
+        return None
+    refused = any(isinstance(each, ast.Call | ast.Tuple) for each in ast.walk(tree))  # a (b), and ()
+    return None if refused else tree
+
+
+def _wanted(node: ast.expr, wanted: bool = True) -> Iterator[tuple[str, bool]]:
+    """Each word, and what it is to be for the expression to hold."""
+    match node:
+        case ast.Constant(value=str(word)):
+            yield word, wanted
+        case ast.UnaryOp(operand=operand):
+            yield from _wanted(operand, not wanted)
+        case ast.BoolOp(values=values):
+            for each in values:
+                yield from _wanted(each, wanted)
+
+
+def _holds(node: ast.expr, true: Collection[str]) -> bool:
     """The expression with these words true and all others false, as pytest evaluates it."""
-    tokens = (token if token in _GRAMMAR else str(token in true) for token in _TOKEN.findall(expression))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", SyntaxWarning)  # True (False): a call
-        try:
-            return bool(eval(" ".join(tokens), {"__builtins__": {}}))  # of True, False and the grammar alone
-        except (SyntaxError, TypeError):  # pytest tells of it
-            return False
+    match node:
+        case ast.UnaryOp(operand=operand):
+            return not _holds(operand, true)
+        case ast.BoolOp(op=ast.And(), values=values):
+            return all(_holds(each, true) for each in values)
+        case ast.BoolOp(values=values):
+            return any(_holds(each, true) for each in values)
+    return isinstance(node, ast.Constant) and node.value in true
 
 
 def _names(word: str, texts: Collection[str]) -> bool:
