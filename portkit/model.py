@@ -20,6 +20,13 @@ from typing import Any
 SCHEMA_VERSION = 2
 """Version of the record layout, apart from the package's own version."""
 
+VERDICT_RULE = 1
+"""Version of the rule that :mod:`portkit.run.verify` judges by.
+
+It is raised with every change by which a verdict that was given might be another one: kept verdicts of an older rule
+are to be given again.
+"""
+
 INTERPRETER = "interpreter"
 """Name of the pseudo-target that interpreted rows carry."""
 
@@ -743,6 +750,7 @@ class Verdict:
     families: Mapping[str, FamilyVerdict] = field(default_factory=dict)
     families_shape: Shape | None = None  # that the families ran on
     sanitizer: str | None = None  # tools that watched and what they saw; None: not asked for
+    rule_version: int = 1  # ``VERDICT_RULE`` of the portkit that judged; reports of before it was counted have rule 1
 
 
 @dataclass(frozen=True, slots=True)

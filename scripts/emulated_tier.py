@@ -5,10 +5,11 @@
     python scripts/emulated_tier.py --run reports/local/emulated --seconds 3600 … [-- PYTEST OPTIONS]
 
 A cell is judged once a report, or a table that this script wrote of reports, has a verdict of it from the kernel's
-source of today (``source_hash``: comments and docstrings do not count) and the variant's parameters of today
-(``params``). It is right where every such verdict, one a version of Triton, is ``passed`` or what the matrix expects;
-where host code asked for what the catalogue does not know of that target, none can be had. Of several from one
-version the last counts: tables first, then reports by their time. A later emulator makes no verdict older.
+source of today (``source_hash``: comments and docstrings do not count), the variant's parameters of today
+(``params``) and by the verdict's rule of today (``rule``). It is right where every such verdict, one a version of
+Triton, is ``passed`` or what the matrix expects; where host code asked for what the catalogue does not know of that
+target, none can be had. Of several from one version the last counts: tables first, then reports by their time. A
+later emulator makes no verdict older.
 
 ``--run`` runs what is left, and what was wrong, and may be interrupted: what it judged stands in the folder's
 reports, which it reads next time. Exit code 1 where a cell is wrong, with ``--check`` also where one is not judged.
@@ -20,19 +21,32 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bounded import split, until
 from tabulate import tabulate
-from tier_table import LEFT, State, add_options, counts, expected, keys_of, read_lines, state_of_today, write_lines
+from tier_table import (
+    FIRST_RULE,
+    LEFT,
+    Keys,
+    State,
+    add_options,
+    counts,
+    expected,
+    keys_of,
+    read_lines,
+    state_of_today,
+    write_lines,
+)
 from told import told
 
 from portkit.emulate.kept import KEPT
 from portkit.errors import ReportError
-from portkit.model import Cell, Direction, Evidence, PlannedCell, Record, Status, digest
+from portkit.model import VERDICT_RULE, Cell, Direction, Evidence, PlannedCell, Record, Status, digest
 from portkit.plan.expand import Emulate, Selection
 from portkit.plan.matrix_format import parse_shape
 from portkit.run.benchmark import Prepared, prepare
@@ -41,29 +55,31 @@ from portkit.store.journal import read_blob, read_report
 TARGETS = "mi300x,mi355x,rx7900xtx,rx9070xt,t4,a100,rtx3090,rtx4090,h200,b200,b300,rtx5090"
 UNANSWERED = "UnknownPropertyError"
 """What begins the message where host code asked for what the catalogue does not know of a target."""
-PARAMS = "variant_params"
+PARAMS, VERDICT = "variant_params", "verdict"
+"""Blobs of what has no room in a record."""
 MESSAGE = 100
 """Characters of a message that a table keeps."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of a cell: its status, from which source of the kernel and parameters, with which Triton."""
+    """What became of a cell: its status, from which source of the kernel, parameters and rule, with which Triton."""
 
     status: str
     source_hash: str
     params: str  # of the variant, as a digest; empty where nothing tells them
+    rule: str  # version of the verdict's
     triton: str
     message: str = ""  # where it did not pass, as far as it fits
 
     @property
-    def keys(self) -> tuple[str, str]:
-        """What must be of today: source and parameters."""
-        return self.source_hash, self.params
+    def keys(self) -> Keys:
+        """What must be of today."""
+        return self.source_hash, self.params, self.rule
 
 
-Found = dict[Cell, dict[tuple[str, str, str], Judged]]
-"""Cell → source, parameters and version of Triton → what became of it."""
+Found = dict[Cell, dict[tuple[str, str, str, str], Judged]]
+"""Cell → source, parameters, rule and version of Triton → what became of it."""
 
 
 WORST_FIRST = (State.WRONG, State.UNKNOWN, State.EXPECTED, State.PASSED)
@@ -83,6 +99,7 @@ class Line:
     status: str
     source_hash: str
     params: str
+    rule: str
     triton: str
     message: str
     targets: str
@@ -108,7 +125,7 @@ def read(paths: Iterable[Path]) -> Found:
 def _of_table(path: Path) -> Iterator[tuple[Cell, Judged]]:
     for line in read_lines(path, Line, "emulated_tier.py"):
         for cell in line.cells:
-            yield cell, Judged(line.status, line.source_hash, line.params, line.triton, line.message)
+            yield cell, Judged(line.status, line.source_hash, line.params, line.rule, line.triton, line.message)
 
 
 def _of_report(path: Path) -> Iterator[tuple[Cell, Judged]]:
@@ -118,16 +135,26 @@ def _of_report(path: Path) -> Iterator[tuple[Cell, Judged]]:
 
 
 def _judged(path: Path, record: Record) -> Judged:
-    outcome, source = record.outcome, record.keys.source_hash
-    return Judged(outcome.status.value, source, _params(path, record), record.triton or "", _told(outcome.message))
+    keys = record.keys.source_hash, _params(path, record), _rule(path, record)
+    return Judged(record.outcome.status.value, *keys, record.triton or "", _told(record.outcome.message))
+
+
+def _rule(path: Path, record: Record) -> str:
+    """Version of the rule that judged; empty without the blob that has it. What ended before a verdict is of any."""
+    if VERDICT in record.blobs:
+        return _of_blob(path, record, VERDICT, lambda verdict: str(verdict.get("rule_version", FIRST_RULE)))
+    return str(record.verdict.rule_version if record.verdict else VERDICT_RULE)
 
 
 def _params(path: Path, record: Record) -> str:
     """The digest of a record's parameters, which are in a blob where they are long; empty without that blob."""
-    if PARAMS not in record.blobs:
-        return digest(record.variant_params)
+    return _of_blob(path, record, PARAMS, digest) if PARAMS in record.blobs else digest(record.variant_params)
+
+
+def _of_blob(path: Path, record: Record, name: str, told: Callable[[Any], str]) -> str:
+    """What a blob of a record tells; nothing where it is not there."""
     try:
-        return digest(json.loads(read_blob(path, record.blobs[PARAMS])))
+        return told(json.loads(read_blob(path, record.blobs[name])))
     except ReportError:
         return ""
 

@@ -5,8 +5,8 @@
     python scripts/judged_tier.py --run reports/local/judged.csv --seconds 3600 reports/judged-h200-2026-11-30.csv
 
 A cell is judged once a table that this script wrote has a verdict of it from the kernel's source of today
-(``source_hash``: comments and docstrings do not count) and the variant's parameters of today (``params``). It is
-right where the last such verdict is ``passed`` or what the matrix expects.
+(``source_hash``: comments and docstrings do not count), the variant's parameters of today (``params``) and by the
+verdict's rule of today (``rule``). It is right where the last such verdict is ``passed`` or what the matrix expects.
 
 ``--run`` judges what is left, and what was wrong, on the first GPU of this process, and adds a line a cell to its
 table as soon as that is known: it may be interrupted or killed, and goes on from there next time. The verdict is that
@@ -35,6 +35,7 @@ import forked
 from tabulate import tabulate
 from tier_table import (
     LEFT,
+    Keys,
     Lines,
     State,
     add_options,
@@ -55,6 +56,7 @@ from portkit.plan.matrix_format import parse_shape
 from portkit.run.benchmark import Prepared, prepare
 
 TARGET = "h200"
+SCRIPT = "judged_tier.py"
 MESSAGE = 200
 """Characters of a message that a table keeps."""
 STATES = tuple(state for state in State if state is not State.UNKNOWN)
@@ -73,9 +75,15 @@ class Line:
     status: str
     source_hash: str
     params: str  # of the variant, as a digest
+    rule: str  # version of the verdict's
     triton: str
     device: str
     message: str
+
+    @property
+    def keys(self) -> Keys:
+        """What must be of today."""
+        return self.source_hash, self.params, self.rule
 
     def cell(self, target: str) -> Cell:
         """The cell, of a target."""
@@ -91,7 +99,7 @@ def read(paths: Iterable[Path], target: str) -> Found:
     """Verdicts of tables, in their order."""
     found: Found = {}
     for path in paths:
-        for line in read_lines(path, Line, "judged_tier.py"):
+        for line in read_lines(path, Line, SCRIPT):
             found.setdefault(line.cell(target), []).append(line)
     return found
 
@@ -112,7 +120,7 @@ def states(prepared: Prepared, target: str, found: Found) -> dict[Cell, State]:
 
 def _state(planned: PlannedCell, lines: list[Line], prepared: Prepared) -> State:
     now = keys_of(planned.cell, prepared)
-    every = [((line.source_hash, line.params) == now, _state_of(planned, line, prepared)) for line in lines]
+    every = [(line.keys == now, _state_of(planned, line, prepared)) for line in lines]
     today = [state for is_today, state in every if is_today]
     return state_of_today(today[-1:], every[-1][1] if every else None, WORST_FIRST)
 
@@ -143,7 +151,7 @@ def kept(of: Mapping[Cell, State], found: Found, prepared: Prepared) -> Iterator
     """The last verdict of each cell, of today's source where there is one, as the plan orders cells."""
     for cell in of:
         lines, now = found.get(cell, []), keys_of(cell, prepared)
-        yield from ([line for line in lines if (line.source_hash, line.params) == now] or lines)[-1:]
+        yield from ([line for line in lines if line.keys == now] or lines)[-1:]
 
 
 def left(of: Mapping[Cell, State], words: Iterable[str]) -> list[Cell]:
@@ -160,7 +168,7 @@ def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until
     device = device_of(prepared, chosen.target)
     free = room(min(0.96 * device.memory_bytes, chosen.memory * GIB), chosen.workers)
     sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
-    lines = Lines(chosen.run, Line)
+    lines = Lines(chosen.run, Line, SCRIPT)
     begun = time.monotonic()
 
     def add(cell: Cell, outcome: Outcome) -> None:

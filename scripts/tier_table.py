@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import enum
+import io
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple, fields
@@ -15,14 +16,21 @@ from packaging.specifiers import SpecifierSet
 from told import output, seconds
 
 from portkit.errors import ReportError
-from portkit.model import Cell, Evidence, Matrix, PlannedCell, Status, digest
+from portkit.model import VERDICT_RULE, Cell, Evidence, Matrix, PlannedCell, Status, digest
 from portkit.run.benchmark import Prepared
+from portkit.store.journal import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE = ROOT / "suite.yaml"
 
+RULE, FIRST_RULE = "rule", "1"
+"""Column of the verdict's rule, and what stands in it for lines of before it was there."""
+
+Keys = tuple[str, str, str]
+"""What a verdict must share with today: hash of the case's source, digest of the variant's parameters, rule."""
+
 Line = TypeVar("Line")
-"""A dataclass of texts: a line of a table."""
+"""A dataclass of texts: a line of a table, with a column ``rule``."""
 
 
 class State(enum.StrEnum):
@@ -32,7 +40,7 @@ class State(enum.StrEnum):
     EXPECTED = "as expected"
     UNKNOWN = "not in the catalogue"
     WRONG = "wrong"
-    EARLIER = "earlier source"  # of which it was right
+    EARLIER = "earlier source"  # or an earlier rule of verdicts: by it, it was right
     EARLIER_WRONG = "earlier, wrong"
     NEVER = "never"
 
@@ -42,7 +50,7 @@ LEFT = frozenset({State.WRONG, State.NEVER, State.EARLIER, State.EARLIER_WRONG})
 
 
 def state_of_today(today: Collection[State], earlier: State | None, worst_first: Sequence[State]) -> State:
-    """Where a cell stands by its verdicts of today's source; without any, by the last one of an earlier source."""
+    """Where a cell stands by its verdicts of today's source and rule; without any, by the last one of earlier ones."""
     if today:
         return next(state for state in worst_first if state in today)
     if earlier is None:
@@ -59,10 +67,10 @@ def expected(planned: PlannedCell, evidence: Evidence, triton: str, matrix: Matr
     return None
 
 
-def keys_of(cell: Cell, prepared: Prepared) -> tuple[str, str]:
-    """Hash of the case's source and digest of the variant's parameters, as they are today."""
+def keys_of(cell: Cell, prepared: Prepared) -> Keys:
+    """What a verdict of a cell must have to be one of today."""
     declaration = prepared.declarations[cell.case]
-    return declaration.source_hash, digest(declaration.variants[cell.variant])
+    return declaration.source_hash, digest(declaration.variants[cell.variant]), str(VERDICT_RULE)
 
 
 def has_word(words: Iterable[str], cell: Cell, evidence: Evidence = Evidence.MEASURED) -> bool:
@@ -85,11 +93,16 @@ def read_lines(path: Path, kind: type[Line], script: str) -> Iterator[Line]:
     names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
     with path.open(newline="", encoding="utf-8") as file:
         rows = csv.DictReader(file)
-        if rows.fieldnames != names:
+        if rows.fieldnames not in (names, _without_rule(names)):
             raise ReportError(f"is no table of {script}", place=str(path), remedy="name one that it wrote")
         for row in rows:
             if None not in row and None not in row.values():
-                yield kind(**row)
+                yield kind(**{RULE: FIRST_RULE, **row})
+
+
+def _without_rule(names: Sequence[str]) -> list[str]:
+    """Columns of a table of before its lines had a rule."""
+    return [name for name in names if name != RULE]
 
 
 class Lines:
@@ -98,15 +111,18 @@ class Lines:
     Args:
         path: of the table; one that is there is gone on with.
         kind: of the lines.
+        script: that writes it.
+
+    Raises:
+        ReportError: the file is another table.
     """
 
-    def __init__(self, path: Path, kind: type[Any]) -> None:
+    def __init__(self, path: Path, kind: type[Any], script: str) -> None:
         begun = path.exists() and path.stat().st_size > 0
-        whole = not begun or path.read_bytes().endswith(b"\n")
+        if begun:  # whole lines with all columns, whatever a killed run or an earlier script left
+            write_lines(path, kind, list(read_lines(path, kind, script)))
         self._file = path.open("a", newline="", encoding="utf-8")
         self._writer = csv.writer(self._file, lineterminator="\n")
-        if not whole:  # an end of line closes what a killed run left
-            self._file.write("\n")
         if not begun:
             self._writer.writerow([each.name for each in fields(kind)])
             self._file.flush()
@@ -121,13 +137,13 @@ class Lines:
         self._file.close()
 
 
-def write_lines(path: Path, kind: type[Line], lines: Iterable[Line]) -> None:
-    """A whole table, in place of what the file held."""
-    path.write_text("", encoding="utf-8")
-    table = Lines(path, kind)
-    for line in lines:
-        table.add(line)
-    table.close()
+def write_lines(path: Path, kind: type[Any], lines: Iterable[Any]) -> None:
+    """A whole table, in place of what the file held; that stays where the new one can't be written whole."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([each.name for each in fields(kind)])
+    writer.writerows(astuple(line) for line in lines)
+    write_whole(path, text.getvalue().encode())
 
 
 def add_options(parser: argparse.ArgumentParser, files: str) -> None:

@@ -36,6 +36,8 @@ Integer and bool outputs must be exact, and outputs with a rule of their own fol
 for it. A limit too wide to do so, or a reference that says nothing, is a ``weak_check``
 and no verdict.
 
+A change of the rule, its terms or the controls raises ``VERDICT_RULE`` of :mod:`portkit.model`.
+
 All comparisons go in chunks: temporaries stay under 300 MiB.
 """
 
@@ -47,7 +49,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from portkit.model import Cell, KernelCase, Outcome, OutputError, Stage, Status, Verdict
+from portkit.model import VERDICT_RULE, Cell, KernelCase, Outcome, OutputError, Stage, Status, Verdict
 from portkit.run.calls import Results, as_real
 from portkit.run.controls import VISIBLE, controls, differing, visible
 from portkit.run.discrete import DiscreteRule
@@ -119,6 +121,7 @@ def judge(case: KernelCase, cell: Cell, run: Run) -> tuple[Verdict, Outcome]:
         runs=run.runs,
         guards_intact=not run.beside,
         reference=run.reference.how,
+        rule_version=VERDICT_RULE,
     )
     fault = _fault_of_form(run, _other(case))
     if fault is not None:

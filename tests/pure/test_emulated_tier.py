@@ -13,7 +13,18 @@ import pytest
 from script_modules import script_module
 
 from portkit.errors import ReportError
-from portkit.model import Evidence, Expectation, Outcome, Plan, PlannedCell, Selector, Stage, Status, digest
+from portkit.model import (
+    VERDICT_RULE,
+    Evidence,
+    Expectation,
+    Outcome,
+    Plan,
+    PlannedCell,
+    Selector,
+    Stage,
+    Status,
+    digest,
+)
 from portkit.store.journal import Journal, blob_path
 from portkit.targets.catalog import load_catalog
 
@@ -122,6 +133,27 @@ def test_a_verdict_of_other_parameters_is_an_earlier_one(script, prepared, tmp_p
     assert {each.cell.variant for each in script.left(states)} == {"w8"}
 
 
+@pytest.mark.parametrize(
+    ("verdict", "rule"),
+    [({"rule_version": 7}, "7"), ({}, "1"), (None, str(VERDICT_RULE)), ("blob", "7"), ("lost", "")],
+)
+def test_a_reports_verdict_is_of_the_rule_that_judged(script, tmp_path, verdict, rule):
+    journal = Journal.create(tmp_path, factories.header())
+    record = factories.record(Evidence.EMULATED, outcome=PASSED, nulls={"timing": "-"}, target="a100")
+    if isinstance(verdict, str):
+        address = journal.store_blob("verdict", json.dumps({"rule_version": 7}).encode())
+        record = dataclasses.replace(record, verdict=None, blobs={"verdict": address})
+    else:
+        judged = None if verdict is None else dataclasses.replace(factories.verdict(), **verdict)
+        record = dataclasses.replace(record, verdict=judged)
+    journal.append(record)
+    journal.finish("complete")
+    if verdict == "lost":
+        blob_path(journal.path, address).unlink()
+    ((judged,),) = [each.values() for each in script.read([journal.path]).values()]
+    assert judged.rule == rule
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_long_parameters_are_read_from_their_blob(script, tmp_path, kept):
     journal = Journal.create(tmp_path, factories.header())
@@ -138,14 +170,17 @@ def test_long_parameters_are_read_from_their_blob(script, tmp_path, kept):
 
 def test_two_versions_of_triton_both_count(script, prepared):
     planned = emulated(prepared)[3]
-    params = digest(PARAMS)
-    both = [script.Judged("data_race", NOW, params, triton, "missing_wait") for triton in ("3.7.1", "3.6.0")]
+    params, rule = digest(PARAMS), str(VERDICT_RULE)
+    both = [script.Judged("data_race", NOW, params, rule, triton, "missing_wait") for triton in ("3.7.1", "3.6.0")]
     found = {planned.cell: {(*each.keys, each.triton): each for each in both}}
     states = script.states(prepared, found)
     assert states[planned] is script.State.WRONG  # the rule is for 3.7 alone
     told = "data_race with Triton 3.7.1: missing_wait; data_race with Triton 3.6.0: missing_wait"
     assert list(script.wrong(states, found, prepared)) == [f"{planned.label}: {told}"]
-    assert script.states(prepared, {planned.cell: {(NOW, params, "3.7.1"): both[0]}})[planned] is script.State.EXPECTED
+    assert (
+        script.states(prepared, {planned.cell: {(NOW, params, rule, "3.7.1"): both[0]}})[planned]
+        is script.State.EXPECTED
+    )
 
 
 def test_a_run_shares_launches_and_leaves_nothing_behind(script, prepared, tmp_path, monkeypatch):

@@ -7,7 +7,18 @@ import pytest
 from script_modules import script_module
 
 from portkit.errors import HostError, ReportError
-from portkit.model import Evidence, Expectation, Outcome, Plan, PlannedCell, Selector, Stage, Status, digest
+from portkit.model import (
+    VERDICT_RULE,
+    Evidence,
+    Expectation,
+    Outcome,
+    Plan,
+    PlannedCell,
+    Selector,
+    Stage,
+    Status,
+    digest,
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +44,12 @@ def prepared():
     )
 
 
-def line(script, prepared, number, status="passed", *, source_hash=NOW, params=None):
+def line(script, prepared, number, status="passed", *, source_hash=NOW, params=None, rule=str(VERDICT_RULE)):
     cell = prepared.plan.cells[number].cell
     axes = (cell.case, cell.direction.value, cell.shape_text, cell.dtype, cell.variant)
     kept = digest(VARIANTS[cell.variant] if params is None else params)
-    return script.Line(*axes, status, source_hash, kept, "3.6.0", "NVIDIA H200", "" if status == "passed" else "off")
+    message = "" if status == "passed" else "off"
+    return script.Line(*axes, status, source_hash, kept, rule, "3.6.0", "NVIDIA H200", message)
 
 
 def table(script, path, lines):
@@ -79,15 +91,50 @@ def test_other_parameters_of_a_variant_are_another_source(script, prepared, tmp_
     assert list(of.values()) == [script.State.EARLIER_WRONG, *[script.State.NEVER] * 3]
 
 
+def test_a_verdict_by_another_rule_is_an_earlier_one(script, prepared, tmp_path):
+    lines = [
+        line(script, prepared, 0, rule="0"),
+        line(script, prepared, 1),
+        line(script, prepared, 2, "timeout", rule="0"),
+    ]
+    of = script.states(prepared, "h200", script.read([table(script, tmp_path / "judged.csv", lines)], "h200"))
+    state = script.State
+    assert list(of.values()) == [state.EARLIER, state.PASSED, state.EARLIER_WRONG, state.NEVER]
+
+
+def test_a_table_of_before_rules_were_counted_is_read_as_the_first_and_gone_on_with(script, prepared, tmp_path):
+    path, first = tmp_path / "judged.csv", line(script, prepared, 0, rule="1")
+    table(script, path, [first, line(script, prepared, 1)])
+    older = [each.split(",") for each in path.read_text().splitlines()]
+    at = older[0].index("rule")
+    path.write_text("".join(",".join([*row[:at], *row[at + 1 :]]) + "\n" for row in older))
+    cells = [planned.cell for planned in prepared.plan.cells]
+    assert script.read([path], "h200")[cells[0]] == [first]
+    lines = script.Lines(path, script.Line, script.SCRIPT)
+    lines.add(line(script, prepared, 2))
+    lines.close()
+    rows = [each.split(",") for each in path.read_text().splitlines()]
+    assert [row[at] for row in rows] == ["rule", "1", "1", str(VERDICT_RULE)]
+    assert {len(row) for row in rows} == {len(older[0])}
+
+
+def test_another_file_is_not_gone_on_with(script, tmp_path):
+    path = tmp_path / "other.csv"
+    path.write_text("case,target\nsoftmax,h200\n")
+    with pytest.raises(ReportError, match=r"is no table of judged_tier\.py"):
+        script.Lines(path, script.Line, script.SCRIPT)
+    assert path.read_text() == "case,target\nsoftmax,h200\n"
+
+
 def test_what_a_killed_run_left_is_gone_on_with(script, prepared, tmp_path):
     path = tmp_path / "judged.csv"
     add = script._add
     cells = [planned.cell for planned in prepared.plan.cells]
-    lines = script.Lines(path, script.Line)
+    lines = script.Lines(path, script.Line, script.SCRIPT)
     add(lines, prepared, "NVIDIA H200", cells[0], Outcome(Status.PASSED))
     with path.open("a") as file:
         file.write("softmax,forward,3x")
-    again = script.Lines(path, script.Line)
+    again = script.Lines(path, script.Line, script.SCRIPT)
     add(again, prepared, "NVIDIA H200", cells[1], Outcome(Status.WRONG_RESULT, Stage.VERIFY, "output 0:\n off"))
     found = script.read([path], "h200")
     assert [(cell.variant, each[-1].status) for cell, each in found.items()] == [
