@@ -32,10 +32,19 @@ if TYPE_CHECKING:
     help="With --isa-vectors: let the emulator stand for a GPU; the file says so, and is no evidence of hardware.",
 )
 @click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="With --isa-vectors: of the operands that are no edges in all combinations.",
+)
+@click.option(
     "--folder", type=click.Path(path_type=Path), help="Folder for the report of the checks, which stays there."
 )
 @click.pass_context
-def command(context: click.Context, vectors: Path | None, architecture: str | None, folder: Path | None) -> None:
+def command(
+    context: click.Context, vectors: Path | None, architecture: str | None, seed: int, folder: Path | None
+) -> None:
     """Check that timing, counters, verdict and matching are right on this host's GPU; about two minutes.
 
     Exit code 0 where nothing is off, 1 where something is. With --isa-vectors it records instead.
@@ -43,21 +52,22 @@ def command(context: click.Context, vectors: Path | None, architecture: str | No
     if vectors is not None:
         if folder is not None:
             raise click.UsageError("--folder is for the report of the checks, which --isa-vectors does not make")
-        click.echo(_recorded(vectors, architecture))
+        click.echo(_recorded(vectors, architecture, seed))
         return
-    if architecture is not None:
-        raise click.UsageError("--emulated goes with --isa-vectors")
+    for option, given in (("--emulated", architecture is not None), ("--seed", seed != 0)):
+        if given:
+            raise click.UsageError(f"{option} goes with --isa-vectors")
     from portkit.cli.selftest_checks import check_gpu  # noqa: PLC0415 - most of portkit
 
     context.exit(0 if check_gpu(folder) else 1)
 
 
-def _recorded(path: Path, architecture: str | None) -> str:
+def _recorded(path: Path, architecture: str | None, seed: int) -> str:
     """Record instruction vectors; what came of it, in words."""
     if not path.parent.is_dir():
         raise HostError(f"there is no folder {path.parent}", place="--isa-vectors", remedy="create it, or name another")
     device = _device(architecture)
-    recording = _record(device)
+    recording = _record(device, seed)
     write(path, recording)
     return _summary(path, recording)
 
@@ -72,14 +82,14 @@ def _device(architecture: str | None) -> ProbeDevice:
     return Emulated(architecture) if architecture else Hardware()
 
 
-def _record(device: ProbeDevice) -> Recording:
+def _record(device: ProbeDevice, seed: int) -> Recording:
     from portkit.run.instruction_vectors import record  # noqa: PLC0415 - torch and Triton
 
     def progress(number: int, total: int, name: str) -> None:
         if number % 25 == 0:
             click.echo(f"{number}/{total} {name}", err=True)
 
-    return record(device, progress=progress)
+    return record(device, progress=progress, seed=seed)
 
 
 def _summary(path: Path, recording: Recording) -> str:

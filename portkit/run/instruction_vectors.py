@@ -26,12 +26,14 @@ from portkit.emulate.amdgcn import architecture as amd
 from portkit.emulate.amdgcn import probes as amd_probes
 from portkit.emulate.amdgcn import replay as amd_replay
 from portkit.emulate.core.bytestore import Words
-from portkit.emulate.core.operands import operands_for
+from portkit.emulate.core.operands import ROWS, operands_for
 from portkit.emulate.core.replay import words_of
 from portkit.emulate.core.vectors import EMULATOR, Origin, Probe, Recording
 from portkit.emulate.ptx import architecture as nvidia
+from portkit.emulate.ptx import matrix_probes as nvidia_products
 from portkit.emulate.ptx import probes as nvidia_probes
 from portkit.emulate.ptx import replay as nvidia_replay
+from portkit.emulate.ptx.machine import LANES as WARP
 from portkit.errors import HostError
 from portkit.model import Status
 from portkit.run.host import probe_host
@@ -81,8 +83,14 @@ class _Assembly(Protocol):
     text: str  # under which Triton's compiled kernels keep the text
     constraints: str  # a result that nothing reads, the addresses of operands and results, what is changed
 
-    def lanes(self, architecture: str) -> int:
-        """Of a wave."""
+    def wave(self, architecture: str) -> int:
+        """Lanes of one."""
+
+    def lanes(self, probe: Probe, architecture: str) -> int:
+        """That compute together: a workgroup of the probe's kernel."""
+
+    def rows(self, probe: Probe) -> int:
+        """Of operands."""
 
     def lines(self, probe: Probe, architecture: str) -> list[str]:
         """The probe's, and one for the result."""
@@ -101,8 +109,14 @@ class _Amd:
     isa, backend, text = amd_replay.ISA, "hip", "amdgcn"
     constraints = ",".join(["=v", "v", "v", *(f"~{{{name}}}" for name in amd_probes.CLOBBERED)])
 
-    def lanes(self, architecture: str) -> int:
+    def wave(self, architecture: str) -> int:
         return 64 if amd.ARCHITECTURES[architecture].generation in amd.CDNA else 32
+
+    def lanes(self, probe: Probe, architecture: str) -> int:
+        return self.wave(architecture)
+
+    def rows(self, probe: Probe) -> int:
+        return ROWS
 
     def lines(self, probe: Probe, architecture: str) -> list[str]:
         return [*amd_probes.body(probe, amd.ARCHITECTURES[architecture], "$1", "$2"), "v_mov_b32 $0, 0"]
@@ -112,7 +126,7 @@ class _Amd:
 
     def other_form(self, probe: Probe, architecture: str) -> Probe | None:
         """Halves of registers have names or none."""
-        return amd_probes.with_named_halves(probe) if self.lanes(architecture) == 32 else None
+        return amd_probes.with_named_halves(probe) if self.wave(architecture) == 32 else None
 
     def target(self, architecture: str) -> str | int:
         return architecture
@@ -122,8 +136,14 @@ class _Nvidia:
     isa, backend, text = nvidia_replay.ISA, "cuda", "ptx"
     constraints = "=r,l,l,~{memory}"
 
-    def lanes(self, architecture: str) -> int:
-        return 32
+    def wave(self, architecture: str) -> int:
+        return WARP
+
+    def lanes(self, probe: Probe, architecture: str) -> int:
+        return nvidia_products.lanes_of(probe)
+
+    def rows(self, probe: Probe) -> int:
+        return nvidia_products.rows_of(probe) or ROWS
 
     def lines(self, probe: Probe, architecture: str) -> list[str]:
         return [*nvidia_probes.body(probe, "$1", "$2"), "mov.b32 $0, 0;"]
@@ -152,8 +172,15 @@ def _constants(probe: Probe, architecture: str, width: int) -> dict[str, Any]:
         "COUNT": words_of(probe),
         "ASM": "\n".join(assembly.lines(probe, architecture)),
         "CONSTRAINTS": assembly.constraints,
-        "LANES": assembly.lanes(architecture),
+        "LANES": assembly.lanes(probe, architecture),
     }
+
+
+def _grid(probe: Probe, architecture: str, rows: int) -> tuple[int, int]:
+    """Workgroups, and waves of each."""
+    assembly = ASSEMBLIES[architecture]
+    lanes = assembly.lanes(probe, architecture)
+    return rows // lanes, lanes // assembly.wave(architecture)
 
 
 class Hardware:
@@ -178,8 +205,9 @@ class Hardware:
         given = torch.from_numpy(operands.view(np.int32)).to("cuda")
         results = torch.zeros((len(operands), words_of(probe)), dtype=torch.int32, device="cuda")
         constants = _constants(probe, architecture, operands.shape[1])
+        groups, waves = _grid(probe, architecture, len(operands))
         with _refusals(probe):
-            run_probe[(len(operands) // constants["LANES"],)](given, results, **constants, num_warps=1)
+            run_probe[(groups,)](given, results, **constants, num_warps=waves)
         found: Words = results.cpu().numpy().view(np.uint32)
         return found
 
@@ -195,10 +223,10 @@ class Emulated:
     def results(self, probe: Probe, operands: Words) -> Words:
         """Compile the probe's kernel, and execute its assembly text."""
         architecture = self.origin.architecture
-        lanes = ASSEMBLIES[architecture].lanes(architecture)
+        groups, waves = _grid(probe, architecture, len(operands))
         text = _built(probe, architecture, operands.shape[1])
         results: Words = np.zeros((len(operands), words_of(probe)), np.uint32)
-        done = run(text, architecture, (len(operands) // lanes,), [np.ascontiguousarray(operands), results], 1)
+        done = run(text, architecture, (groups,), [np.ascontiguousarray(operands), results], waves)
         if done.outcome.status is not Status.PASSED:
             raise ProbeRefusedError(f"{done.outcome.status}: {done.outcome.message}")
         return results
@@ -218,9 +246,13 @@ def _built(probe: Probe, architecture: str, width: int) -> str:
     types = {"operands": "*i32", "results": "*i32", **dict.fromkeys(constants, "constexpr")}
     source = ASTSource(run_probe, types, constexprs=constants)
     assembly = ASSEMBLIES[architecture]
-    target = GPUTarget(assembly.backend, assembly.target(architecture), constants["LANES"])
+    wave = assembly.wave(architecture)
+    target, options = (
+        GPUTarget(assembly.backend, assembly.target(architecture), wave),
+        {"num_warps": constants["LANES"] // wave},
+    )
     with _refusals(probe):
-        return str(triton.compile(source, target=target, options={"num_warps": 1}).asm[assembly.text])
+        return str(triton.compile(source, target=target, options=options).asm[assembly.text])
 
 
 @contextlib.contextmanager
@@ -241,17 +273,23 @@ def _refusals(probe: Probe) -> Iterator[None]:
             os.close(kept)
 
 
-def record(device: ProbeDevice, probes: Sequence[Probe] | None = None, progress: Progress | None = None) -> Recording:
+def record(
+    device: ProbeDevice, probes: Sequence[Probe] | None = None, progress: Progress | None = None, seed: int = 0
+) -> Recording:
     """Results of all probes of a device's architecture.
 
     Args:
         device: what computes them.
         probes: those to run; all where None.
         progress: told number, total and name before each.
+        seed: of the operands' chance.
     """
     architecture = device.origin.architecture
-    chosen = ASSEMBLIES[architecture].probes(architecture) if probes is None else list(probes)
-    operands: dict[str, Words] = {probe.operands: operands_for(probe.sources) for probe in chosen}
+    assembly = ASSEMBLIES[architecture]
+    chosen = assembly.probes(architecture) if probes is None else list(probes)
+    operands: dict[str, Words] = {
+        probe.operands: operands_for(probe.sources, assembly.rows(probe), seed) for probe in chosen
+    }
     results: dict[str, Words] = {}
     refused: dict[str, str] = {}
     taken: list[Probe] = []

@@ -134,7 +134,10 @@ def test_nvidia_gpu_is_the_origin(monkeypatch):
     assert (origin.isa, origin.architecture, origin.device, origin.emulated) == ("ptx", "sm_90", "NVIDIA H200", False)
 
 
-PTX_PROBES = ("add.rz.f32", "ex2.approx.f32", "cvt.rn.satfinite.e4m3x2.f32", "fma.rn.f64", "setp.geu.f32", "max.bf16x2")
+PTX_PROBES = (
+    *("add.rz.f32", "ex2.approx.f32", "cvt.rn.satfinite.e4m3x2.f32", "fma.rn.f64", "setp.geu.f32", "max.bf16x2"),
+    *("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e5m2"),
+)
 
 
 @pytest.mark.parametrize("architecture", ["sm_89", "sm_90"])
@@ -143,7 +146,7 @@ def test_ptx_from_the_kernel_to_the_comparison(architecture):
     probes = [
         each for each in instruction_vectors.ASSEMBLIES[architecture].probes(architecture) if each.name in PTX_PROBES
     ]
-    made = record(Emulated(architecture), probes[: 6 if architecture == "sm_90" else 2])
+    made = record(Emulated(architecture), probes[: 8 if architecture == "sm_90" else 3])
     assert made.refused == {}
     assert all(each.equal + each.nans == each.values for each in comparisons(made, "own"))
 
@@ -172,6 +175,7 @@ def test_amd_gpu_is_the_origin(monkeypatch):
     ("arguments", "message"),
     [
         (["selftest", "--emulated", "gfx942"], "goes with --isa-vectors"),
+        (["selftest", "--seed", "1"], "--seed goes with --isa-vectors"),
         (["selftest", "--isa-vectors", "{}/x", "--folder", "{}"], "--folder is for the report of the checks"),
         (["selftest", "--isa-vectors", "{}/none/x", "--emulated", "gfx942"], "there is no folder"),
         (["selftest", "--isa-vectors", "{}/x", "--emulated", "sm_70"], "sm_70 is not emulated"),

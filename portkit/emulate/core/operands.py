@@ -79,7 +79,7 @@ def _edges(kind: str) -> tuple[int, ...]:
     return (0, 1, *counts, top - 1, top, top + 1, mask - 1, mask, 0x5555_5555_5555_5555 & mask)
 
 
-def operands_for(sources: Sequence[str], rows: int = ROWS) -> Words:
+def operands_for(sources: Sequence[str], rows: int = ROWS, seed: int = 0) -> Words:
     """Operands of probes: edges of the first operands in all combinations that there is room for, else among any bits.
 
     The same on every machine.
@@ -87,11 +87,14 @@ def operands_for(sources: Sequence[str], rows: int = ROWS) -> Words:
     Args:
         sources: kinds.
         rows: how many.
+        seed: of chance; other seeds leave the edges that come in all combinations.
 
     Returns:
         ``[rows, words]``.
     """
-    random = np.random.Generator(np.random.PCG64([len(sources), *map(ord, "".join(sources))]))
+    random = np.random.Generator(
+        np.random.PCG64([len(sources), *map(ord, "".join(sources)), *([seed] if seed else [])])
+    )
     make = _column_of_matrix if _of_matrices(sources) else _column
     columns = [make(kind, place, len(sources), rows, random) for place, kind in enumerate(sources)]
     return np.ascontiguousarray(np.concatenate(columns, axis=1))

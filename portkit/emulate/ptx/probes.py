@@ -4,7 +4,8 @@ The lines stand in a block with registers of its own: words of operands in ``%i0
 The same lines run in the inline assembly of a Triton kernel on a device and, within a kernel of the emulator's own, in
 the emulator.
 
-What is not recorded: what lanes do together, memory, control, products of matrices.
+Matrix products are those of ``matrix_probes``. What is not recorded: other things that lanes do together, memory,
+control, and ``tcgen05``, whose operands lie in a memory of their own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from portkit.emulate.core.vectors import Probe, kind_of
 from portkit.emulate.ptx.architecture import Architecture
+from portkit.emulate.ptx.matrix_probes import products_of
 
 _TWO_WORDS = """add.u32 add.sat.s32 sub.s32 sub.sat.s32 mul.lo.s32 mul.hi.s32 mul.hi.u32 mul24.lo.s32 mul24.lo.u32
 min.s32 min.u32 max.s32 max.u32 and.b32 or.b32 xor.b32 shl.b32 shr.s32 shr.u32 div.s32 div.u32 rem.s32 rem.u32"""
@@ -87,6 +89,7 @@ def _all(architecture: Architecture) -> Iterator[Probe]:
         yield _comparison(f"setp.{test}.f32")
     yield from _of_halves(architecture)
     yield from _conversions(architecture)
+    yield from products_of(architecture)
 
 
 def _of_halves(architecture: Architecture) -> Iterator[Probe]:
@@ -160,9 +163,10 @@ def body(probe: Probe, source: str, target: str) -> list[str]:
     results = sum(kind_of(kind).words for kind in probe.results)
     return [
         "{",
-        ".reg .b32 %i<8>;",
-        ".reg .b32 %q<4>;",
-        ".reg .b64 %w<10>;",
+        ".reg .b32 %i<32>;",
+        ".reg .b32 %q<8>;",
+        ".reg .b32 %s<4>;",
+        ".reg .b64 %w<24>;",
         ".reg .b16 %h<10>;",
         ".reg .pred %ok;",
         *(f"ld.global.b32 %i{n}, [{source}+{4 * n}];" for n in range(words)),

@@ -14,11 +14,14 @@ from portkit.emulate.ptx.architecture import ARCHITECTURES, Architecture
 from portkit.emulate.ptx.isa.registry import all_entries
 from portkit.emulate.ptx.launch import run
 from portkit.emulate.ptx.machine import LANES
+from portkit.emulate.ptx.matrix_probes import lanes_of
 from portkit.emulate.ptx.probes import body
 from portkit.emulate.ptx.types import TYPES
 
 ISA = "ptx"
 _APPROXIMATE = frozenset({"approx", "full"})
+_SPECIFIC = 90
+"""First compute capability that has instructions of its own alone, as Triton's targets name it."""
 
 
 def comparisons(recording: Recording, name: str) -> Iterator[Comparison]:
@@ -68,23 +71,24 @@ def results_of(probe: Probe, operands: Words, architecture: Architecture, name: 
     Raises:
         VectorsError: it can't run the lines.
     """
-    text = _kernel(probe, architecture, 4 * operands.shape[1], 4 * words_of(probe))
+    text, lanes = _kernel(probe, architecture, 4 * operands.shape[1], 4 * words_of(probe)), lanes_of(probe)
 
     def launch(groups: int, given: Words, results: Words) -> Emulation:
-        return run(text, architecture.name, (groups,), [given, results], 1, options=Options(check=False))
+        return run(text, architecture.name, (groups,), [given, results], lanes // LANES, options=Options(check=False))
 
-    return results_by(launch, probe, operands, LANES, name)
+    return results_by(launch, probe, operands, lanes, name)
 
 
 def _kernel(probe: Probe, architecture: Architecture, source: int, target: int) -> str:
     """PTX: a thread a row."""
-    lines = "\n".join(body(probe, "%rd2", "%rd3"))
+    lines, lanes = "\n".join(body(probe, "%rd2", "%rd3")), lanes_of(probe)
+    specific = "a" if architecture.number >= _SPECIFIC else ""
     return f"""
 .version 8.8
-.target {architecture.name}
+.target {architecture.name}{specific}
 .address_size 64
 .visible .entry probe(.param .u64 operands, .param .u64 results)
-.reqntid {LANES}
+.reqntid {lanes}
 {{
 .reg .b32 %r<3>;
 .reg .b64 %rd<4>;
@@ -92,7 +96,7 @@ ld.param.u64 %rd0, [operands];
 ld.param.u64 %rd1, [results];
 mov.u32 %r0, %tid.x;
 mov.u32 %r1, %ctaid.x;
-mad.lo.s32 %r2, %r1, {LANES}, %r0;
+mad.lo.s32 %r2, %r1, {lanes}, %r0;
 mad.wide.u32 %rd2, %r2, {source}, %rd0;
 mad.wide.u32 %rd3, %r2, {target}, %rd1;
 {lines}
