@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from given import reports
 from pydantic import TypeAdapter
 from told import output, told
 
@@ -149,10 +150,10 @@ def _of_architecture(name: str, found: Sequence[Row]) -> tuple[Any, ...]:
 def main() -> int:
     """Write the rows and print the summary; 1 where LLVM's waves are not those of the rules."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="+", type=Path)
+    parser.add_argument("reports", nargs="+", type=Path, help="reports, folders or archives of them")
     parser.add_argument("-o", "--output", type=output, help="CSV file of all rows")
     arguments = parser.parse_args()
-    found = of_newest(rows(path) for path in arguments.reports)
+    found = of_newest(rows(path) for path in reports(arguments.reports))
     if arguments.output:
         with arguments.output.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")

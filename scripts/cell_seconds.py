@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from given import reports
 from tabulate import tabulate
 from told import seconds, told
 
@@ -117,13 +118,14 @@ def _rows(spent: Mapping[str, float], cells: int) -> Iterable[tuple[str, float, 
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="+", type=Path)
+    parser.add_argument("reports", nargs="+", type=Path, help="reports, folders or archives of them")
     parser.add_argument("--most", type=float, default=MOST, help="seconds that a cell may take (%(default)s)")
     parser.add_argument("--wall", type=seconds, help="seconds that the command of the one report took")
     options = parser.parse_args()
-    if options.wall is not None and len(options.reports) > 1:
+    paths = reports(options.reports)
+    if options.wall is not None and len(paths) > 1:
         parser.error("--wall goes with one report")
-    found = [seconds_of(read_report(path), options.wall) for path in options.reports]
+    found = [seconds_of(read_report(path), options.wall) for path in paths]
     spent, cells = summed(each for each, _ in found), sum(counted for _, counted in found)
     if not cells:
         print("no cell was measured, or by a portkit that did not time its stages", file=sys.stderr)

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from given import reports
 from tabulate import tabulate
 from told import told
 
@@ -129,10 +130,10 @@ def _row(pair: Pair) -> tuple[object, ...]:
 def main() -> int:
     """Print the table and how many agree."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="+", type=Path)
+    parser.add_argument("reports", nargs="+", type=Path, help="reports, folders or archives of them")
     parser.add_argument("--function", help="this one alone, such as fused")
     options = parser.parse_args()
-    every = [pair for path in options.reports for pair in pairs(read_report(path))]
+    every = [pair for path in reports(options.reports) for pair in pairs(read_report(path))]
     found = [pair for pair in every if options.function in (None, pair.function)]
     if not found:
         print("no function was both traced and counted", file=sys.stderr)

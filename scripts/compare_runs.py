@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from given import report
 from tabulate import tabulate
 from told import told
 
@@ -73,11 +74,11 @@ def _functions(record: Record) -> dict[str, Timed]:
 def main() -> int:
     """Print the table and whether enough medians repeat."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs=2, type=Path)
+    parser.add_argument("reports", nargs=2, type=Path, help="each a report, or a folder or archive of one")
     parser.add_argument("--from-us", type=float, default=20.0, help="shorter medians are shown but not counted")
     parser.add_argument("--within", type=float, default=1.0, help="percent")
     options = parser.parse_args()
-    found = list(pairs(*options.reports))
+    found = list(pairs(*map(report, options.reports)))
     rows = [(x.cell, x.function, x.clock, 1e3 * x.first, 1e3 * x.second, x.percent) for x in found]
     print(
         tabulate(

@@ -31,11 +31,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from given import reports
 from tier_table import has_word
 from told import seconds, told
 
 from portkit.errors import HostError
-from portkit.model import CaseSource, Cell, Direction, Evidence, KernelCase
+from portkit.model import CaseSource, Cell, Direction, Evidence, KernelCase, Stage
 from portkit.plan.baselines import COMPILE, MAX_AUTOTUNE, baselines_of
 from portkit.plan.expand import Emulate, Selection
 from portkit.run.ahead import build_all
@@ -44,6 +45,7 @@ from portkit.run.benchmark import Prepared, prepare
 from portkit.run.calls import Upstream, upstream_for
 from portkit.run.inputs import InputMaker
 from portkit.run.jobs import Job
+from portkit.run.limits import STAGE_SECONDS
 from portkit.run.load import load_case
 from portkit.run.preload import keep_caches, load_compiler
 from portkit.run.reference import unfused
@@ -109,7 +111,10 @@ def jobs(prepared: Prepared, options: argparse.Namespace) -> list[Job]:
 def _cells(prepared: Prepared, options: argparse.Namespace, evidence: Evidence) -> Iterator[Cell]:
     """Cells of a kind of evidence that are asked for, and have no record yet."""
     done = {
-        record.cell for path in options.report for record in read_report(path).records if record.evidence is evidence
+        record.cell
+        for path in reports(options.report)
+        for record in read_report(path).records
+        if record.evidence is evidence
     }
     kernels = options.kernel or prepared.declarations
     for planned in prepared.plan.cells:
@@ -196,7 +201,7 @@ def call_ahead(prepared: Prepared, options: argparse.Namespace) -> str:
     if not (work := tasks(prepared, options)):
         raise HostError("the plan has no measured cell", place="this host", remedy="run on a host with a GPU")
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # there are as many processes as cores
-    if not load_compiler():
+    if not load_compiler(STAGE_SECONDS[Stage.IMPORT]):
         raise HostError("PyTorch's compiler started CUDA when it was loaded", place="this host", remedy="do without")
     since = time.time()
     try:

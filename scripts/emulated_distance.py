@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 from bounded import split, until
+from given import reports
 from ruamel.yaml import YAML
 from tabulate import tabulate
 from told import seconds, told
@@ -263,7 +264,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run if asked to, and print the table."""
     own, options = split(arguments)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT")
+    parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT", help="reports, folders or archives of them")
     parser.add_argument("--target", default="h200", help="(%(default)s)")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run the cells; where the report goes")
     parser.add_argument("--seconds", type=seconds, help="how long the run takes at most (no limit)")
@@ -272,7 +273,7 @@ def main(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(own)
     if chosen.run:
         run(chosen.run, chosen.target, chosen.seconds, options, chosen.untimed)
-    paths = [*chosen.reports, *(chosen.run.glob("*.jsonl") if chosen.run else ())]
+    paths = [*reports(chosen.reports), *(chosen.run.glob("*.jsonl") if chosen.run else ())]
     compared = list(pairs(paths, chosen.target))
     found = [output for pair in compared for output in apart(pair)]
     if not found:

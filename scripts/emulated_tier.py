@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from bounded import split, until
+from given import reports
 from tabulate import tabulate
 from tier_table import (
     FIRST_RULE,
@@ -269,7 +270,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _found(chosen: argparse.Namespace) -> Found:
     """Verdicts of the files and of the folder of the run as it is now."""
-    return read([*chosen.files, *(chosen.run.glob("*.jsonl") if chosen.run else ())])
+    tables = [path for path in chosen.files if path.suffix == ".csv"]
+    named = reports(path for path in chosen.files if path not in tables)
+    return read([*tables, *named, *(chosen.run.glob("*.jsonl") if chosen.run else ())])
 
 
 def _parser() -> argparse.ArgumentParser:

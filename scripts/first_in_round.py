@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from given import reports
 from tabulate import tabulate
 from told import told
 
@@ -87,10 +88,10 @@ def _median_us(milliseconds: Sequence[float]) -> float:
 def main() -> int:
     """Print the table and the median difference of each clock."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="+", type=Path)
+    parser.add_argument("reports", nargs="+", type=Path, help="reports, folders or archives of them")
     parser.add_argument("--from-us", type=float, default=0.0, help="functions that take as long at least")
     options = parser.parse_args()
-    found = [line for path in options.reports for line in lines(path) if line.others_us >= options.from_us]
+    found = [line for path in reports(options.reports) for line in lines(path) if line.others_us >= options.from_us]
     if not found:
         print("no cell has samples of rounds that each had an order of their own", file=sys.stderr)
         return 2

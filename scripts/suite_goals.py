@@ -30,6 +30,7 @@ from functools import partial
 from pathlib import Path
 
 from bounded import split, until
+from given import reports
 from tabulate import tabulate
 from told import output, told
 
@@ -420,7 +421,7 @@ def _command(folder: Path, tier: str, options: Sequence[str]) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Print the table, and with -o write it to a file as well."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT")
+    parser.add_argument("reports", nargs="*", type=Path, metavar="REPORT", help="reports, folders or archives of them")
     parser.add_argument("--quick", action="store_true", help="without torch.compile's max-autotune")
     parser.add_argument("-k", default="", metavar="EXPRESSION", help="only these cells, as pytest takes it")
     parser.add_argument("--folder", type=Path, help="where the report goes; one there that is not whole goes on")
@@ -429,7 +430,7 @@ def main(arguments: Sequence[str]) -> int:
     own, options = split(arguments)
     chosen = parser.parse_args(own)
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="suite-goals-"))
-    paths = chosen.reports or run(folder.resolve(), chosen.quick, chosen.k, options)
+    paths = reports(chosen.reports) or run(folder.resolve(), chosen.quick, chosen.k, options)
     text, all_met = rendered([read_report(path) for path in paths])
     print(text, end="")
     if chosen.output:

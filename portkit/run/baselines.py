@@ -30,6 +30,7 @@ from portkit.plan.baselines import COMPILE, EAGER, MAX_AUTOTUNE
 from portkit.run import stages
 from portkit.run.calls import Results, Upstream, call, timed_call
 from portkit.run.classify import describe
+from portkit.run.compiler_hang import known_hang
 from portkit.run.evaluate import Evaluation
 from portkit.run.guards import same_bits
 from portkit.run.preload import keep_caches
@@ -174,6 +175,8 @@ def _first_call(name: str, trial: _Trial, wanted: Wanted) -> tuple[Baseline, Cal
     library = trial.library
     if library and not library.installed:
         return Baseline(Status.BACKEND_MISSING, f"{library.distribution} is not installed"), None
+    if name in (COMPILE, MAX_AUTOTUNE) and (hang := known_hang()):
+        return Baseline(Status.BASELINE_FAILED, _short(hang)), None
     wanted.trying(name)
     timed = None
     try:

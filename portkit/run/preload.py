@@ -4,7 +4,8 @@ On a GPU host the import took 7 to 10 s, which every worker would spend anew. So
 is started for measured cells, before any is known, does it while kernel files are read; another
 does it while the kernels of the cells are built on the other cores (:mod:`portkit.run.ahead`). It may ask
 CUDA whether there is a GPU, and a process that has asked leaves CUDA useless to its forks;
-so NVML is asked instead, and a fork is tried afterwards.
+so NVML is asked instead, and a fork is tried afterwards. An import that hangs ends the
+process (:mod:`portkit.run.compiler_hang`); the session starts another, which does without.
 
 Source: ``torch.cuda.is_available``, for the variable that makes it ask NVML.
 """
@@ -23,10 +24,9 @@ from triton import knobs
 
 from portkit.model import Evidence
 from portkit.plan.baselines import WITHOUT_COMPILER
+from portkit.run.compiler_hang import ended_after
 from portkit.run.jobs import Chain
-
-OFF = "PORTKIT_NO_PRELOAD"
-"""Variable of the environment that switches it off."""
+from portkit.run.session import NO_COMPILER
 
 _MODULES = ("torch._dynamo", "torch._inductor.compile_fx")
 _FOR_THE_IMPORT = {
@@ -37,7 +37,7 @@ _FOR_THE_IMPORT = {
 
 def is_wanted(chains: Sequence[Chain]) -> bool:
     """Whether it is needed for more than one cell: for one, the cell's own process imports it as fast."""
-    if os.environ.get(OFF):
+    if os.environ.get(NO_COMPILER):
         return False
     measured = [own for chain in chains for job in chain if job.evidence is Evidence.MEASURED for own in job.by_case()]
     compiling = [job for job in measured if set(job.baselines).difference(WITHOUT_COMPILER)]
@@ -54,17 +54,25 @@ def keep_caches() -> None:
     os.environ.setdefault("TRITON_CACHE_DIR", knobs.cache.dir)
 
 
-def load_compiler() -> bool:
+def load_compiler(most_seconds: float) -> bool:
     """Import it, if it imports at all.
+
+    Args:
+        most_seconds: over which this process ends.
 
     Returns:
         Whether forks of this process can use the device.
     """
     keep_caches()
-    with _environment(_FOR_THE_IMPORT), contextlib.suppress(Exception):  # a broken one is told by each baseline
+    with ended_after(most_seconds), _environment(_FOR_THE_IMPORT):
+        _import_all()
+    return _forks_may_use_the_device()
+
+
+def _import_all() -> None:
+    with contextlib.suppress(Exception):  # a broken one is told by each baseline
         for name in _MODULES:
             importlib.import_module(name)
-    return _forks_may_use_the_device()
 
 
 @contextlib.contextmanager

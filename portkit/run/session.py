@@ -35,6 +35,7 @@ from portkit.model import (
     Status,
     Target,
 )
+from portkit.run.compiler_hang import HANG, hang_in
 from portkit.run.jobs import (
     AllDone,
     Chain,
@@ -51,10 +52,13 @@ from portkit.run.jobs import (
 from portkit.run.limits import LANE_INSTRUCTIONS
 from portkit.run.probes import unprobed
 from portkit.run.processes import MARK, describe_exit, end_processes
-from portkit.run.scrub import tail
+from portkit.run.scrub import scrub, tail
 
-COMPILER: Final = "--compiler"
-"""Has a supervisor load PyTorch's compiler before it is asked for anything."""
+COMPILER: Final = "--compiler="
+"""Has a supervisor load PyTorch's compiler before it is asked for anything; the seconds that this may take follow."""
+
+NO_COMPILER: Final = "PORTKIT_NO_PRELOAD"
+"""Variable of the environment by which no supervisor loads it."""
 
 _MOST_FAILED_STARTS = 3
 _IDLE_SECONDS = 1.0
@@ -198,7 +202,7 @@ class Session:
 
     def _link(self, kind: Kind) -> _Link:
         if kind not in self._links:
-            self._links[kind] = _Link(kind)
+            self._links[kind] = _Link(kind, self._limits)
         return self._links[kind]
 
 
@@ -214,16 +218,17 @@ Key = tuple[Evidence, Cell]
 class _Link:
     """A supervisor process and the cells it still owes."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, limits: Limits) -> None:
         self._mark = secrets.token_hex(8)
         self._environment = _environment(kind) | {MARK: self._mark}
-        self._options = [COMPILER] if kind is Kind.MEASURING else []
+        seconds = limits.stage_seconds[Stage.IMPORT]
+        self._options = [f"{COMPILER}{seconds:g}"] if kind is Kind.MEASURING else []
         self._chains: tuple[Chain, ...] = ()
         self._probes: dict[str, Job] = {}  # by device, those it still owes
         self._owed: dict[Key, None] = {}
         self._under_way: set[Key] = set()
         self._deaths: Counter[Key] = Counter()  # of supervisors, while the cell was under way
-        self._limits = Limits(1)
+        self._limits = limits
         self._watch: Watch | None = None
         self._failed_starts = 0  # in a row
         self._unexplained = 0  # deaths in a row of supervisors that had named no cell
@@ -311,19 +316,27 @@ class _Link:
     def _after_death(self) -> Iterator[CellResult | DeviceProbe]:
         self._process.wait()
         self._log.seek(0)
-        message = f"the supervisor ended ({describe_exit(self._process.returncode)})"
-        if log := tail(self._log.read().decode(errors="replace"), 6):
-            message += f": {log}"
+        log = self._log.read().decode(errors="replace")
         self.close()
-        yield from self._unprobed(message)
-        for evidence, cell in self._hopeless():
-            yield from self._settle(CellResult(cell, evidence, Outcome(Status.WORKER_LOST, Stage.RUN, message)))
+        if hang := hang_in(log):  # before it came to a probe or a cell
+            self._environment |= {NO_COMPILER: "1", HANG: scrub(hang)}
+        else:
+            yield from self._give_up(log)
         if self._owed:
             self._options = []  # what it was to load early may have ended it
             self._start()
             self._send()
         else:
             self.done = True
+
+    def _give_up(self, log: str) -> Iterator[CellResult | DeviceProbe]:
+        """What no other supervisor is asked for, after one that ended with such a log."""
+        message = f"the supervisor ended ({describe_exit(self._process.returncode)})"
+        if last := tail(log, 6):
+            message += f": {last}"
+        yield from self._unprobed(message)
+        for evidence, cell in self._hopeless():
+            yield from self._settle(CellResult(cell, evidence, Outcome(Status.WORKER_LOST, Stage.RUN, message)))
 
     def _unprobed(self, message: str) -> Iterator[DeviceProbe]:
         """Probes are not tried twice: one of them may have been the end of the supervisor."""

@@ -57,11 +57,11 @@ from portkit.run.jobs import (
 from portkit.run.limits import DEVICE_SECONDS, GIB
 from portkit.run.output import Output
 from portkit.run.portions import divide
-from portkit.run.preload import OFF, is_wanted, load_compiler
+from portkit.run.preload import is_wanted, load_compiler
 from portkit.run.probes import unprobed
 from portkit.run.processes import describe_exit, end_with_parent, resident_bytes
 from portkit.run.scrub import scrub, tail
-from portkit.run.session import COMPILER
+from portkit.run.session import COMPILER, NO_COMPILER
 from portkit.run.shim import answers_for
 from portkit.run.worker import work  # loads torch and Triton, once for all workers
 
@@ -571,20 +571,21 @@ def main(arguments: list[str]) -> int:
     """Serve requests from the session at the other end of the given file descriptor.
 
     Args:
-        arguments: the descriptor; then :data:`~portkit.run.session.COMPILER`, or files with requests that
-            an earlier life of this process left.
+        arguments: the descriptor; then :data:`~portkit.run.session.COMPILER` with seconds, or files with requests
+            that an earlier life of this process left.
     """
     parent = Connection(int(arguments[0]))
     _warm_up()
-    if COMPILER in arguments and not os.environ.get(OFF) and not load_compiler():
+    early = [float(each.removeprefix(COMPILER)) for each in arguments[1:] if each.startswith(COMPILER)]
+    if early and not os.environ.get(NO_COMPILER) and not load_compiler(*early):
         _start_over(arguments[0])
-    taken_over = [_left_over(Path(name)) for name in arguments[1:] if name != COMPILER]
+    taken_over = [_left_over(Path(name)) for name in arguments[1:] if not name.startswith(COMPILER)]
     for request in itertools.chain(taken_over, _requests(parent.recv)):
         with contextlib.suppress(EOFError, BrokenPipeError):
             parent.send(Ready())
             builds = Builds.begin(request.chains, request.limits.builders, partial(_fork_silent, parent))
             try:
-                if is_wanted(request.chains) and not load_compiler():
+                if is_wanted(request.chains) and not load_compiler(request.limits.stage_seconds[Stage.IMPORT]):
                     builds.end()
                     _start_over(arguments[0], request)
                 builds.finish(request.limits.stage_seconds[Stage.COMPILE], parent)
@@ -607,7 +608,7 @@ def _start_over(parent: str, *requests: Request) -> NoReturn:
     """Become a supervisor that has not loaded the compiler: CUDA would refuse every worker of this one."""
     left = [_leave(request) for request in requests]
     command = [sys.executable, "-m", "portkit.run.supervisor", parent, *left]
-    os.execve(sys.executable, command, {**os.environ, OFF: "1"})
+    os.execve(sys.executable, command, {**os.environ, NO_COMPILER: "1"})
 
 
 def _leave(request: Request) -> str:

@@ -36,6 +36,11 @@ class Sources:
             _refuse_unfit(path)
             self._add_file(path, path)
 
+    @property
+    def files(self) -> list[Path]:
+        """Every report once, by its path."""
+        return [file for _, (file, _) in sorted(self._files.items())]
+
     def read(self) -> Iterator[Report]:
         """Every report once, by its path.
 

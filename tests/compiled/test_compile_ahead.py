@@ -48,6 +48,7 @@ def test_variants_are_called_once_and_only_what_compiles(script):
 def test_cells_that_a_report_has_are_left_out(script, monkeypatch):
     done = factories.record(Evidence.MEASURED)
     monkeypatch.setattr(script, "read_report", lambda path: SimpleNamespace(records=[done]))
+    monkeypatch.setattr(script, "reports", list)
     plan = prepared(done.cell, cell(), cell(variant="w8"))
     plan.declarations[done.cell.case] = plan.declarations["other"]
     assert [task.cell for task in script.tasks(plan, options(report=["report"]))] == [cell(), cell()]

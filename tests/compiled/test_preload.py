@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from portkit.model import CaseSource, Cell, Device, Direction, Evidence, PlannedCell, Status
+from portkit.model import CaseSource, Cell, Device, DeviceProbe, Direction, Evidence, PlannedCell, Stage, Status
 from portkit.plan.baselines import may_compile
 from portkit.run import devices
+from portkit.run.compiler_hang import HANG
 from portkit.run.jobs import AllDone, Finished, Limits, Ready, Request
-from portkit.run.preload import OFF, is_wanted
-from portkit.run.session import COMPILER, Kind, Session, chains_for
+from portkit.run.preload import is_wanted
+from portkit.run.probes import probe_job
+from portkit.run.session import COMPILER, NO_COMPILER, Kind, Session, chains_for
 from portkit.targets.catalog import load_catalog
 
 H200 = Device(0, "NVIDIA H200", "h200", "sm_90", 1, 132, "d0")
@@ -44,16 +46,16 @@ def chains(*baselines, evidence=Evidence.MEASURED):
     ],
 )
 def test_where_several_cells_need_it(monkeypatch, baselines, wanted):
-    monkeypatch.delenv(OFF, raising=False)
+    monkeypatch.delenv(NO_COMPILER, raising=False)
     assert is_wanted(chains(*baselines)) is wanted
     assert not is_wanted(chains(*baselines, evidence=Evidence.COMPILED))
-    monkeypatch.setenv(OFF, "1")
+    monkeypatch.setenv(NO_COMPILER, "1")
     assert not is_wanted(chains(*baselines))
 
 
 @pytest.mark.parametrize(("gpus", "cells", "wanted"), [(1, 2, True), (2, 1, False), (2, 2, True)])
 def test_where_one_case_runs_on_several_gpus(monkeypatch, gpus, cells, wanted):
-    monkeypatch.delenv(OFF, raising=False)
+    monkeypatch.delenv(NO_COMPILER, raising=False)
     ((job,),) = chains(("eager", "compile"))
     shapes = [replace(job.cells[0], shape=(n + 1,)) for n in range(cells)]
     assert is_wanted([(replace(job, cells=tuple(shapes), devices=(H200,) * gpus),)]) is wanted
@@ -66,7 +68,7 @@ os.environ["TORCH_WARM_POOL"] = "1"
 os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)
 before = dict(os.environ)
 from portkit.run.preload import load_compiler
-assert load_compiler()
+assert load_compiler(100)
 changed = {name: value for name, value in os.environ.items() if before.get(name) != value}
 assert set(changed) <= {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}, changed
 print(changed["TORCHINDUCTOR_CACHE_DIR"])
@@ -83,7 +85,7 @@ assert set(before) <= set(os.environ) and "torch._inductor.compile_fx" in sys.mo
 SPOILS = """
 import sys
 from portkit.run import supervisor
-supervisor.load_compiler = lambda: False
+supervisor.load_compiler = lambda most_seconds: False
 sys.exit(supervisor.main(sys.argv[1:]))
 """
 
@@ -91,7 +93,7 @@ sys.exit(supervisor.main(sys.argv[1:]))
 def supervisor(code, *options):
     """A supervisor as this code starts it, and the other end of its connection."""
     ours, theirs = socket.socketpair()
-    env = {name: value for name, value in os.environ.items() if name != OFF}
+    env = {name: value for name, value in os.environ.items() if name != NO_COMPILER}
     command = [sys.executable, "-c", code, str(theirs.fileno()), *options]
     process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env)
     theirs.close()
@@ -109,7 +111,7 @@ def answers(process, connection, *baselines):
     return said
 
 
-@pytest.mark.parametrize(("options", "lives"), [((), 2), ((COMPILER,), 1)])
+@pytest.mark.parametrize(("options", "lives"), [((), 2), ((f"{COMPILER}60",), 1)])
 def test_a_supervisor_that_spoiled_the_device_starts_over(options, lives):
     """Before the request where it was to load the compiler at its start; then it says nothing of that life."""
     said = answers(*supervisor(SPOILS, *options), ("eager", "compile"), ("eager", "compile"))
@@ -122,8 +124,8 @@ def test_a_supervisor_that_spoiled_the_device_starts_over(options, lives):
 NOTES = """
 import sys
 from portkit.run import supervisor
-def load():
-    print("loaded", file=sys.stderr, flush=True)
+def load(most_seconds):
+    print("loaded", most_seconds, file=sys.stderr, flush=True)
     return True
 supervisor.load_compiler = load
 sys.exit(supervisor.main(sys.argv[1:]))
@@ -131,10 +133,53 @@ sys.exit(supervisor.main(sys.argv[1:]))
 
 
 def test_one_for_measured_cells_loads_it_before_it_is_asked(capfd):
-    process, connection = supervisor(NOTES, COMPILER)
+    process, connection = supervisor(NOTES, f"{COMPILER}60")
     connection.close()
     assert process.wait(timeout=60) == 0
-    assert capfd.readouterr().err.count("loaded") == 1
+    assert capfd.readouterr().err.count("loaded 60.0") == 1
+
+
+def loads_early(command):
+    return any(each.startswith(COMPILER) for each in command)
+
+
+HANGS = """
+import sys
+sys.path.insert(0, {folder!r})
+from portkit.run import preload, supervisor
+preload._MODULES = ("hangs",)
+sys.exit(supervisor.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize(
+    "body", ["import time; time.sleep(60)", "import ctypes; ctypes.PyDLL(None).sleep(60)"], ids=["free", "locked"]
+)
+def test_an_import_that_hangs_is_ended_and_done_without(monkeypatch, tmp_path, body, early):
+    """Also where it holds Python's lock; cells and probes are then served, by one that knows why not to compile."""
+    (tmp_path / "hangs.py").write_text(f"# 1\n{body}\n")
+    monkeypatch.delenv(NO_COMPILER, raising=False)
+    popen, environments = subprocess.Popen, []
+
+    def start(command, *, env, **options):
+        environments.append(dict(env))
+        return popen([sys.executable, "-c", HANGS.format(folder=str(tmp_path)), *command[3:]], env=env, **options)
+
+    monkeypatch.setattr("portkit.run.session.subprocess.Popen", start)
+    session = Session(replace(Limits(1), stage_seconds={**Limits(1).stage_seconds, Stage.IMPORT: 1.0}))
+    if early:
+        session.prestart(measuring=True)
+    probe = probe_job(H200, load_catalog().get("h200"))
+    said = list(session.results(chains(("eager", "compile"), ("eager", "compile")), probes=[probe]))
+    session.close()
+    hangs = [env.get(HANG) for env in environments]
+    told = f"importing PyTorch's compiler took over 1 s, at {tmp_path.name}/hangs.py:2 in <module>"
+    assert hangs == ([None, None, told] if early else [None, told])
+    assert environments[-1][NO_COMPILER] == "1"
+    assert [type(each) for each in said].count(DeviceProbe) == 1
+    assert not any("the supervisor ended" in str(each) for each in said)
+    assert len(said) == 3
 
 
 def test_one_that_dies_of_what_it_loads_early_is_replaced_by_one_that_does_not(monkeypatch):
@@ -143,14 +188,14 @@ def test_one_that_dies_of_what_it_loads_early_is_replaced_by_one_that_does_not(m
     def start(command, **options):
         commands.append(command)
         dies = [sys.executable, "-c", "import os; os.abort()"]
-        return popen(dies if COMPILER in command else command, **options)
+        return popen(dies if loads_early(command) else command, **options)
 
     monkeypatch.setattr("portkit.run.session.subprocess.Popen", start)
     session = Session(Limits(1))
     session.prestart(measuring=True)
     said = [result.outcome.message for result in session.results(chains(("eager",), ("eager",)))]
     session.close()
-    assert [COMPILER in command for command in commands] == [False, True, False]
+    assert [loads_early(command) for command in commands] == [False, True, False]
     assert len(said) == 2
     assert not any("the supervisor ended" in message for message in said)
 

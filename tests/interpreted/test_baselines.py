@@ -14,6 +14,7 @@ from portkit.model import Baseline, Cell, Direction, KernelCase, Status, Work
 from portkit.plan.baselines import EAGER
 from portkit.run import measure
 from portkit.run.baselines import DeviceLostError, Wanted, try_baselines
+from portkit.run.compiler_hang import HANG
 from portkit.run.evaluate import evaluate
 from portkit.run.timing.samples import EVENTS, Samples
 from portkit.run.torch_settings import SETTINGS, kept_settings
@@ -498,3 +499,15 @@ def test_what_is_timed_is_the_fused_function_and_all_that_were_right(direction):
     assert list(calls) == ["fused", "eager", "other"]
     for got, wanted in zip(calls["fused"](), calls["eager"](), strict=True):
         assert torch.equal(got, wanted)
+
+
+def test_a_compiler_that_hung_is_not_imported_again(monkeypatch):
+    monkeypatch.setenv(HANG, "importing PyTorch's compiler took over 120 s, at hangs.py:2 in <module>")
+    done = evaluate(CASE, CELL, Runner("cpu", lambda error, stage: None), seed=0)
+    found = try_baselines(CASE, CELL, done, Wanted(("eager", "compile", "compile_max_autotune")))
+    assert found.found["eager"].status is Status.PASSED
+    assert {name: each.status for name, each in found.found.items() if name != EAGER} == {
+        "compile": Status.BASELINE_FAILED,
+        "compile_max_autotune": Status.BASELINE_FAILED,
+    }
+    assert found.nulls["speedup.compile"].endswith("took over 120 s, at hangs.py:2 in <module>")

@@ -85,7 +85,10 @@ def test_with_the_time_of_the_command_all_of_it_counts(tmp_path):
     assert lines["around cells"] == ["17.50", "8.75"]
     assert "2 cells, 12.50 s a cell apart from torch.compile" in done.stdout
     assert done.returncode == 1
-    assert run(journal.path, journal.path, "--wall", "30")[0].returncode == 2
+    other = journal.path.with_name("other.jsonl")
+    other.write_bytes(journal.path.read_bytes())
+    assert run(journal.path, other, "--wall", "30")[0].returncode == 2
+    assert run(journal.path.parent, "--wall", "30")[0].returncode == 2
 
 
 def test_a_run_that_was_broken_off_at_its_counters_tells_nothing(tmp_path):
