@@ -16,6 +16,8 @@ from portkit.emulate.core.vectors import Probe, kind_of
 from portkit.emulate.ptx.architecture import Architecture
 from portkit.emulate.ptx.matrix_probes import products_of
 
+_SM_75, _SM_80, _SM_89, _SM_90 = 75, 80, 89, 90
+
 _TWO_WORDS = """add.u32 add.sat.s32 sub.s32 sub.sat.s32 mul.lo.s32 mul.hi.s32 mul.hi.u32 mul24.lo.s32 mul24.lo.u32
 min.s32 min.u32 max.s32 max.u32 and.b32 or.b32 xor.b32 shl.b32 shr.s32 shr.u32 div.s32 div.u32 rem.s32 rem.u32"""
 _ONE_WORD = """neg.s32 abs.s32 not.b32 cnot.b32 popc.b32 clz.b32 bfind.s32 bfind.u32 bfind.shiftamt.u32 brev.b32
@@ -66,8 +68,21 @@ _CONVERSIONS = (
     ("cvt.f64.f32", "F32", "F64"),
     ("cvt.rna.tf32.f32", "F32", "I32"),
 )
+_MANY_WORDS = {
+    2: "bmsk.clamp.b32 bmsk.wrap.b32 szext.wrap.s32 szext.clamp.u32 cvt.pack.sat.s16.s32 cvt.pack.sat.u16.s32",
+    3: "mad24.lo.s32 mad24.hi.u32 dp2a.lo.s32.s32 dp2a.hi.u32.u32 slct.s32.s32 cvt.pack.sat.s8.s32.b32",
+    4: "bfi.b32",
+}
+"""Number of words → instructions of them."""
+_APPROXIMATE_HALVES = (
+    ("ex2.approx", "f16", _SM_75),
+    ("ex2.approx.ftz", "bf16", _SM_90),
+    ("tanh.approx", "f16", _SM_75),
+)
+_CLASSES = "finite infinite number notanumber normal subnormal"
+_TRUTH_TABLES = ("0x96", "0xca", "0x1d")
+"""Of lop3: a sum of bits, a choice, and one of no name."""
 _CODES = ("e4m3", "e5m2")
-_SM_80, _SM_89, _SM_90 = 80, 89, 90
 
 
 def probes_of(architecture: Architecture) -> list[Probe]:
@@ -85,11 +100,48 @@ def _all(architecture: Architecture) -> Iterator[Probe]:
     yield from _alike(_THREE_FLOATS, "F32", 3)
     for name, count in _DOUBLES:
         yield _probe(name, ["F64"] * count, "F64")
-    for test in _FLOAT_TESTS.split():
-        yield _comparison(f"setp.{test}.f32")
+    yield from _tests()
+    for count, names in _MANY_WORDS.items():
+        yield from _alike(names, "I32", count)
+    yield from _of_predicates()
+    yield from _with_carries()
     yield from _of_halves(architecture)
     yield from _conversions(architecture)
     yield from products_of(architecture)
+
+
+def _tests() -> Iterator[Probe]:
+    """Comparisons, and what kind of number one is."""
+    for test in _FLOAT_TESTS.split():
+        yield _comparison(f"setp.{test}.f32", "F32")
+    for name, kind in (
+        ("setp.lt.s32", "I32"),
+        ("setp.lo.u32", "I32"),
+        ("setp.gtu.f64", "F64"),
+        ("setp.leu.f16", "F16"),
+    ):
+        yield _comparison(name, kind)
+    yield _probe("set.ltu.u32.f32", ["F32", "F32"], "I32")
+    for test in _CLASSES.split():
+        yield Probe(f"testp.{test}.f32", "testp", (f"testp.{test}.f32 %ok, %i0;", _AS_WORD), ("F32",), ("I32",))
+
+
+def _of_predicates() -> Iterator[Probe]:
+    """A choice, and functions of three bits by their tables."""
+    lines = ("setp.lt.s32 %ok, %i0, 0;", "selp.b32 %q0, %i1, %i2, %ok;")
+    yield Probe("selp.b32", "selp.b32", lines, ("I32",) * 3, ("I32",))
+    for table in _TRUTH_TABLES:
+        line = f"lop3.b32 %q0, %i0, %i1, %i2, {table};"
+        yield Probe(f"lop3.b32.{table}", "lop3.b32", (line,), ("I32",) * 3, ("I32",))
+
+
+def _with_carries() -> Iterator[Probe]:
+    """Sums of two words with the carry between them."""
+    for first, second in (("add.cc.u32", "addc.u32"), ("sub.cc.u32", "subc.u32")):
+        lines = (f"{first} %q0, %i0, %i2;", f"{second} %q1, %i1, %i3;")
+        yield Probe(second, second, lines, ("I32",) * 4, ("I32", "I32"))
+    lines = ("mad.lo.cc.u32 %q0, %i0, %i1, %i2;", "madc.hi.u32 %q1, %i0, %i1, %i3;")
+    yield Probe("madc.hi.u32", "madc.hi.u32", lines, ("I32",) * 4, ("I32", "I32"))
 
 
 def _of_halves(architecture: Architecture) -> Iterator[Probe]:
@@ -97,6 +149,11 @@ def _of_halves(architecture: Architecture) -> Iterator[Probe]:
         for name, count in _HALVES if architecture.number >= since else ():
             yield _probe(f"{name}.{suffix}", [kind] * count, kind)
             yield _probe(f"{name}.{suffix}x2", [f"{kind}x2"] * count, f"{kind}x2")
+    for name, suffix, since in (*_APPROXIMATE_HALVES, ("tanh.approx", "bf16", _SM_90)):
+        if architecture.number >= since:
+            kind = "F16" if suffix == "f16" else "B16"
+            yield _probe(f"{name}.{suffix}", [kind], kind)
+            yield _probe(f"{name}.{suffix}x2", [f"{kind}x2"], f"{kind}x2")
 
 
 def _conversions(architecture: Architecture) -> Iterator[Probe]:
@@ -123,10 +180,12 @@ def _probe(name: str, sources: Sequence[str], result: str) -> Probe:
     return Probe(name, name, (*loads, f"{name} {', '.join((target, *operands))};", *before), tuple(sources), (result,))
 
 
-def _comparison(name: str) -> Probe:
-    loads, operands = _sources(["F32", "F32"])
-    lines = (*loads, f"{name} %ok, {', '.join(operands)};", "selp.b32 %q0, 1, 0, %ok;")
-    return Probe(name, name, lines, ("F32", "F32"), ("I32",))
+_AS_WORD = "selp.b32 %q0, 1, 0, %ok;"
+
+
+def _comparison(name: str, kind: str) -> Probe:
+    loads, operands = _sources([kind, kind])
+    return Probe(name, name, (*loads, f"{name} %ok, {', '.join(operands)};", _AS_WORD), (kind, kind), ("I32",))
 
 
 def _sources(kinds: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""Matrix products as they are recorded on a device, against products of whole numbers laid out by the document."""
+"""Instructions as they are recorded on a device: all of them; products of whole numbers, laid out by the document."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from portkit.emulate.core.operands import operands_for
 from portkit.emulate.core.vectors import kind_of
 from portkit.emulate.ptx.architecture import ARCHITECTURES
+from portkit.emulate.ptx.isa.families import FAMILIES
 from portkit.emulate.ptx.matrix.formats import FORMATS
 from portkit.emulate.ptx.matrix_probes import lanes_of, products_of, rows_of
 from portkit.emulate.ptx.probes import probes_of
@@ -15,6 +16,31 @@ HOPPER = ARCHITECTURES["sm_90"]
 PRODUCTS = {probe.name: probe for each in ("sm_90", "sm_120") for probe in products_of(ARCHITECTURES[each])}
 RESULTS = {"f32": np.float32, "f16": np.float16, "s32": np.int32, "f64": np.float64}
 SMALL = (0, 1, 2, 3)
+
+
+ARITHMETIC = {
+    *("integer", "logic, moves and selection", "floating point", "halves and pairs", "comparison", "conversion"),
+    *("warp matrices", "warpgroup matrices"),
+}
+UNRECORDED = {
+    "mov": "moves",
+    **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), "moves between lanes and memory"),
+}
+"""Names in families of arithmetic → why nothing of them is recorded."""
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_arithmetic_entry_has_a_probe_or_a_reason(architecture):
+    device = ARCHITECTURES[architecture]
+    probed = {probe.mnemonic.split(".")[0] for probe in probes_of(device)} | {"wgmma"}  # sm_90's alone
+    known = {
+        name.split(".")[0]
+        for family in ARITHMETIC
+        for name, entries in FAMILIES[family].items()
+        if any(entry.since <= device.number for entry in entries)
+    }
+    assert known - probed == {each for each in UNRECORDED if each in known}
+    assert probed - {"wgmma"} <= known
 
 
 def codes_of(kind):
