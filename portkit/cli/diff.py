@@ -10,10 +10,10 @@ import click
 from portkit.analysis.lowering import STAGES, pair
 from portkit.cli.names import names
 from portkit.cli.options import paths_argument, triton_option
+from portkit.cli.reading import read_reports
 from portkit.errors import ReportError
 from portkit.render.terminal.console import make_console
 from portkit.render.terminal.lowering import RESOURCES, Wanted, print_pair
-from portkit.store.merge import merge
 
 EVERYTHING: Final = "all"
 SHOWN: Final = (RESOURCES, "source", "ttir", "ttgir")
@@ -60,7 +60,7 @@ def command(  # noqa: PLR0913 (click hands each option over)
     two = names(targets)
     if len(two) != 2:
         raise ReportError(f"two targets are compared, not {len(two)}", place="--targets", remedy="such as h200,mi300x")
-    dataset = merge(paths, triton)
+    dataset = read_reports(paths, triton)
     found = pair(dataset, kernel, (two[0], two[1]), words.split())
     shown = (RESOURCES, *STAGES) if EVERYTHING in stages else stages or SHOWN
     print_pair(make_console(), found, Wanted(shown, raw=raw, context=context, beside=beside))

@@ -11,9 +11,9 @@ from portkit.analysis.findings import Finding, Severity, findings, rules
 from portkit.cli.names import names
 from portkit.cli.options import kernels_option, paths_argument, targets_option, triton_option
 from portkit.cli.outputs import terminal_width
+from portkit.cli.reading import read_reports
 from portkit.errors import ReportError
 from portkit.render.findings import LAYOUTS
-from portkit.store.merge import merge
 
 
 @click.command("findings", short_help="What differs between targets, why, what it costs and what to change.")
@@ -37,7 +37,7 @@ def command(  # one option each
 
     PATHS are reports, archives of reports, or folders of them; reports/local by default.
     """
-    dataset = merge(paths, triton)
+    dataset = read_reports(paths, triton)
     chosen = [each for each in rules() if matches(each.id, names(wanted.upper()))]
     if not chosen:
         raise ReportError(f"no rule {wanted!r}", remedy="`portkit explain` lists the rules")

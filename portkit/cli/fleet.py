@@ -18,7 +18,7 @@ from portkit.analysis.expected import expect
 from portkit.analysis.rows import comparison
 from portkit.cli.names import names
 from portkit.cli.options import PATH, fleet_option
-from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, terminal_width, write
+from portkit.cli.outputs import TABLE_SUFFIXES, check_output, layout_of, terminal_width, write
 from portkit.errors import FleetError
 from portkit.fleet.conclude import JobState, causes, exit_code, expected_targets, job_states, red_records
 from portkit.fleet.drive import Driver, fleet_of, open_jobs
@@ -154,7 +154,7 @@ def _places(fleet: Fleet) -> Iterator[tuple[str, str, int, str, str]]:
 
 def _layout(output: Path | None) -> str:
     if output is not None:
-        refuse_report(output, ())
+        check_output(output, ())
     return layout_of(output, TABLE_SUFFIXES)
 
 

@@ -10,10 +10,11 @@ from portkit.analysis.gate.judge import GateResult, gate
 from portkit.analysis.gate.over_targets import portability_figures
 from portkit.analysis.gate.thresholds import CLOCKS, Thresholds
 from portkit.analysis.gate.times import Level
-from portkit.cli.outputs import layout_of, refuse_report, terminal_width, write
+from portkit.cli.outputs import check_output, layout_of, terminal_width, write
+from portkit.cli.reading import read_reports
 from portkit.errors import ReportError
 from portkit.render.gate import LAYOUTS, headline, junit, render_gate
-from portkit.store.merge import Dataset, merge
+from portkit.store.merge import Dataset
 from portkit.targets.catalog import load_catalog
 
 EXIT_REGRESSION = 1
@@ -58,7 +59,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     layout = layout or layout_of(output)
     for file in (output, junit_file):
         if file is not None:
-            refuse_report(file, (*baseline, *current))
+            check_output(file, (*baseline, *current))
     thresholds = Thresholds(warn, fail, short_us, level, clock)
     before, now = _merged("--baseline", baseline), _merged("--current", current)
     result = gate(before, now, thresholds, portability_figures(before, now, load_catalog()))
@@ -81,6 +82,6 @@ def exit_code(result: GateResult, *, strict: bool = False) -> int:
 
 def _merged(option: str, paths: tuple[Path, ...]) -> Dataset:
     try:
-        return merge(paths)
+        return read_reports(paths)
     except ReportError as error:
         raise ReportError(error.message, place=f"{option}: {error.place}", remedy=error.remedy) from error

@@ -9,8 +9,8 @@ import polars as pl
 from tabulate import tabulate
 
 from portkit.cli.options import paths_argument
+from portkit.cli.reading import read_reports
 from portkit.store import history
-from portkit.store.merge import merge
 
 place_option = click.option(
     "--history",
@@ -38,7 +38,7 @@ def add(paths: tuple[Path, ...], place: str) -> None:
     PATHS are reports, archives of reports, or folders of them; reports/local by default. A run that is there
     already stays as it is, unless it has more rows by now.
     """
-    for line in history.told(history.add(place, merge(paths))):
+    for line in history.told(history.add(place, read_reports(paths))):
         click.echo(line)
 
 

@@ -25,13 +25,14 @@ from portkit.cli.options import (
     targets_option,
     triton_option,
 )
-from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, terminal_width, write
+from portkit.cli.outputs import TABLE_SUFFIXES, check_output, layout_of, terminal_width, write
+from portkit.cli.reading import read_reports, under_way
 from portkit.cli.summaries import compacted, is_summary, merged_summaries, missing, parquet
+from portkit.cli.waiting import said_while
 from portkit.errors import ReportError
 from portkit.render.findings import SHOWN
 from portkit.render.summary import render_summary
 from portkit.render.table import LAYOUTS, render
-from portkit.store.merge import merge
 from portkit.store.summary import ENDING, summary
 
 
@@ -70,11 +71,12 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
         _refuse_of_summaries("reference", "shown")
         return _merge_summaries(paths, output, layout, (triton, kernels, targets), names(expected), summary_file)
     layout = layout or layout_of(output, TABLE_SUFFIXES)
-    dataset = merge(paths, triton)
+    dataset = read_reports(paths, triton)
     gc.freeze()  # the records stay to the end: no search for garbage among them
     if summary_file is not None:
         write(summary_file, parquet(summary(dataset)))
-    whole = expect(comparison(dataset, reference, explain=shown != 0), names(expected))
+    with said_while(under_way("comparing")):
+        whole = expect(comparison(dataset, reference, explain=shown != 0), names(expected))
     merged = choose(whole, names(kernels), names(targets))
     _put(render(merged, layout, shown, None if output else terminal_width()), output, merged)
     return told_missing(merged.missing, {row.target for row in whole.rows})
@@ -125,6 +127,6 @@ def _check_outputs(paths: Sequence[Path], *outputs: Path | None) -> None:
     """Refuse to write over what is read, and a summary of another ending."""
     for output in outputs:
         if output is not None:
-            refuse_report(output, paths)
+            check_output(output, paths)
     if outputs[-1] is not None and not is_summary(outputs[-1]):
         raise ReportError("a summary is Parquet", place=str(outputs[-1]), remedy=f"end its name in {ENDING}")

@@ -43,11 +43,11 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def refuse_report(output: Path, paths: Sequence[Path]) -> None:
-    """A report is never written over: it may be the only one of a run.
+def check_output(output: Path, paths: Sequence[Path]) -> None:
+    """See before the work whether a file may be written; a report never is: it may be the only one of a run.
 
     Raises:
-        ReportError: the output is one.
+        ReportError: the output is one, or can't be written.
     """
     names = (output.suffix, Path(os.path.realpath(output)).suffix)
     if ".jsonl" in names or any(path.exists() and output.exists() and path.samefile(output) for path in paths):
@@ -56,23 +56,55 @@ def refuse_report(output: Path, paths: Sequence[Path]) -> None:
             place=str(output),
             remedy="name another file",
         )
+    try:
+        why = _why_unwritable(output)
+    except OSError as error:
+        why = error.strerror
+    if why:
+        raise _unwritable(output, why)
+
+
+def _why_unwritable(output: Path) -> str | None:
+    """Why a file can't be written; None where nothing speaks against it."""
+    if output.is_dir():
+        return "it is a folder"
+    if output.exists():
+        return None
+    above = next(each for each in output.absolute().parents if each.exists())
+    if not above.is_dir():
+        return f"{above} is no folder"
+    return None if os.access(above, os.W_OK) else f"{above} can't be written to"
+
+
+def make_folder(output: Path) -> None:
+    """Make the folder of a file that a command is to write.
+
+    Raises:
+        ReportError: it can't be made.
+    """
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(output, error.strerror) from error
+
+
+def _unwritable(output: Path, why: str | None) -> ReportError:
+    return ReportError(f"can't be written: {why}", place=str(output), remedy="name a file that you may write")
 
 
 def write(output: Path, content: str | bytes) -> None:
-    """Replace a file as a whole, or write to a pipe or a device.
+    """Replace a file as a whole, its folder made where it is not there, or write to a pipe or a device.
 
     Raises:
         ReportError: it can't be written, or has the ending of reports.
     """
-    refuse_report(output, ())
+    check_output(output, ())
     content = content.encode(errors="replace") if isinstance(content, str) else content
+    make_folder(output)
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
         if output.exists() and not output.is_file():  # a device or a pipe
             output.write_bytes(content)
         else:
             write_whole(Path(os.path.realpath(output)), content)
     except OSError as error:
-        raise ReportError(
-            f"can't be written: {error.strerror}", place=str(output), remedy="name a file that you may write, with -o"
-        ) from error
+        raise _unwritable(output, error.strerror) from error

@@ -33,7 +33,9 @@ from portkit.cli.options import (
     targets_option,
     triton_option,
 )
-from portkit.cli.outputs import TABLE_SUFFIXES, layout_of, refuse_report, write
+from portkit.cli.outputs import TABLE_SUFFIXES, check_output, layout_of, write
+from portkit.cli.reading import read_reports, under_way
+from portkit.cli.waiting import said_while
 from portkit.plan.places import KernelPlaces, kernel_places
 from portkit.render.github import Annotation, annotate, annotation_commands, job_summary, pull_request_comment
 from portkit.render.gitlab import code_quality
@@ -42,7 +44,7 @@ from portkit.render.plots.plot import Plot
 from portkit.render.table import LAYOUTS, render
 from portkit.render.terminal.console import PIPED_WIDTH, make_console
 from portkit.render.terminal.overview import FINDINGS, print_overview
-from portkit.store.merge import Dataset, merge
+from portkit.store.merge import Dataset
 
 OVERVIEW: Final = "overview"
 TABLES: Final = tuple(name for name in sorted(LAYOUTS) if name not in ("github", "plain"))
@@ -108,11 +110,12 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     With --html or --plots nothing else is shown unless asked for. Red cells do not change the exit code.
     """
     for file in (output, html):
-        if file is not None:
-            refuse_report(file, paths)
+        if file not in (None, STANDARD_OUTPUT):
+            check_output(file, paths)
     layout = _layout(layout, output)
-    dataset = merge(paths, triton)
-    whole = expect(comparison(dataset, reference, explain=told != 0), names(expected))
+    dataset = read_reports(paths, triton)
+    with said_while(under_way("comparing")):
+        whole = expect(comparison(dataset, reference, explain=told != 0), names(expected))
     shown = Shown(paths, dataset, choose(whole, names(kernels), names(targets)), told, matrix, history)
     if html is not None:
         _write_page(shown, html)
@@ -233,7 +236,8 @@ _WRITERS: Final[Mapping[str, Callable[[Shown], str]]] = {
 def _write_page(shown: Shown, file: Path) -> None:
     from portkit.render.html import page  # noqa: PLC0415 (templates are read when a page is asked for)
 
-    text = page(shown.comparison, shown.dataset, nights=_nights(shown))
+    with said_while(under_way("writing the page")):
+        text = page(shown.comparison, shown.dataset, nights=_nights(shown))
     if file == STANDARD_OUTPUT:
         click.echo(text, nl=False)
         return
@@ -256,5 +260,6 @@ def _nights(shown: Shown) -> list[Plot]:
 def _write_plots(shown: Shown, folder: Path, layout: str) -> None:
     from portkit.render.plots import export  # noqa: PLC0415
 
-    written = export(shown.comparison, shown.dataset, folder, layout)
+    with said_while(under_way("drawing")):
+        written = export(shown.comparison, shown.dataset, folder, layout)
     click.echo(f"{folder}: {len(written)} plots", err=True)

@@ -13,7 +13,8 @@ from portkit.analysis.rows import Comparison, comparison
 from portkit.analysis.savings import BILLION, Place, Question, measured_places, measured_works, savings
 from portkit.cli.names import names
 from portkit.cli.options import PATH, paths_argument, targets_option
-from portkit.cli.outputs import refuse_report, write
+from portkit.cli.outputs import check_output, write
+from portkit.cli.reading import under_way
 from portkit.cli.waiting import said_while
 from portkit.errors import PricesError, ReportError, WorkloadError, nearest
 from portkit.plan.baselines import EAGER
@@ -67,7 +68,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
     workloads = _workloads(declared, names(wanted), _parameters(given, declared, names(wanted)))
     if missing is not None:
         _check_matrix_name(missing, paths)
-    with said_while("portkit savings: reading reports"):
+    with said_while(under_way("reading reports")):
         dataset = merge(paths)
         compared = comparison(dataset, explain=False)
     places = _places(compared, names(targets))
@@ -139,7 +140,7 @@ def _prices(files: Sequence[Path], compared: Comparison) -> Mapping[str, Price]:
 def _check_matrix_name(file: Path, paths: Sequence[Path]) -> None:
     if file.suffix not in (".yaml", ".yml"):
         raise ReportError("a matrix is a YAML file", place=str(file), remedy="end its name in .yaml")
-    refuse_report(file, paths)
+    check_output(file, paths)
 
 
 def _write_missing(file: Path, cells: str | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from portkit.cli.outputs import check_output, make_folder
 from portkit.emulate.core.vectors import Recording, write
 from portkit.errors import HostError
 
@@ -64,8 +65,8 @@ def command(
 
 def _recorded(path: Path, architecture: str | None, seed: int) -> str:
     """Record instruction vectors; what came of it, in words."""
-    if not path.parent.is_dir():
-        raise HostError(f"there is no folder {path.parent}", place="--isa-vectors", remedy="create it, or name another")
+    check_output(path, ())  # before the GPU is at work
+    make_folder(path)
     device = _device(architecture)
     recording = _record(device, seed)
     write(path, recording)

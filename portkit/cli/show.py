@@ -11,10 +11,10 @@ import click
 
 from portkit.analysis.cells import CellView, cell_views, find_cells, label_of
 from portkit.cli.options import REPORTS, triton_option
+from portkit.cli.reading import read_reports
 from portkit.errors import ReportError
 from portkit.render.terminal.cell import print_cell
 from portkit.render.terminal.console import make_console
-from portkit.store.merge import merge
 from portkit.store.schema import plain
 
 
@@ -35,7 +35,7 @@ def command(names: tuple[str, ...], words: str | None, *, as_json: bool, triton:
     name, paths = (words, names) if words is not None else (names[0] if names else None, names[1:])
     if not name:
         raise ReportError("no cell is named", remedy="portkit show CELL [PATHS], or -k WORDS; `portkit merge` has them")
-    dataset = merge([Path(each) for each in paths] or [REPORTS], triton)
+    dataset = read_reports([Path(each) for each in paths] or [REPORTS], triton)
     views = cell_views(dataset, find_cells(dataset.rows, name))
     if as_json:
         click.echo(json.dumps([_data(view) for view in views], indent=1, allow_nan=False))

@@ -11,6 +11,7 @@ from portkit.analysis.rows import comparison
 from portkit.analysis.sweep import chains, sizes
 from portkit.cli.names import names
 from portkit.cli.options import PATH, kernels_option, paths_argument, plot_format_option, targets_option
+from portkit.cli.reading import under_way
 from portkit.cli.waiting import said_while
 from portkit.render.plots import FORMATS as PLOT_FORMATS
 from portkit.render.sweep import as_json, text
@@ -39,7 +40,7 @@ def command(
 
     PATHS are reports, archives of reports, or folders of them; reports/local by default.
     """
-    with said_while("portkit sweep: reading reports"):
+    with said_while(under_way("reading reports")):
         dataset = merge(paths)
         compared = choose(comparison(dataset, explain=False), names(kernels), names(targets))
     found = chains(compared, dataset), sizes(compared, dataset)
@@ -47,6 +48,6 @@ def command(
     if plots is not None:
         from portkit.render.plots import export  # noqa: PLC0415 (its library is loaded when plots are asked for)
 
-        with said_while("portkit sweep: drawing"):
+        with said_while(under_way("drawing")):
             written = export(compared, dataset, plots, plot_format, KINDS)
         click.echo(f"{plots}: {len(written)} plots", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,10 @@ NEXT_SECONDS: Final = 5.0
 
 @contextlib.contextmanager
 def said_while(text: str) -> Iterator[None]:
-    """Tell on standard error what is under way and for how long, now and then until the end of the block."""
+    """Tell a terminal, on standard error, what is under way and for how long, now and then until the block ends."""
+    if not _is_watched():
+        yield
+        return
     began, over = time.monotonic(), threading.Event()
 
     def tell() -> None:
@@ -35,3 +39,8 @@ def said_while(text: str) -> Iterator[None]:
     finally:
         over.set()
         teller.join()
+
+
+def _is_watched() -> bool:
+    """Whether somebody reads along: a file or a pipe gets what a command has to say, and no more."""
+    return sys.stderr.isatty()

@@ -61,6 +61,6 @@ def _of(value: Any, names: Sequence[str], nulls: Mapping[str, str]) -> Iterator[
 
 def _without_prefix(found: Iterable[Field], prefix: str) -> Iterator[Field]:
     """Fields under a heading that says the first part of their path."""
-    for each in found:
-        path = each.path.removeprefix(f"{prefix}.") if each.path != prefix else NONE
-        yield Field(path, each.value, each.unit, each.reason)
+    above = f"{prefix}."
+    for path, value, unit, reason in found:
+        yield Field(path.removeprefix(above) if path != prefix else NONE, value, unit, reason)

@@ -6,9 +6,8 @@ import dataclasses
 import enum
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 NO_REASON: Final = "no reason was recorded"
 
@@ -79,9 +78,8 @@ _PLAIN_REASONS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Field:
-    """One value of a record."""
+class Field(NamedTuple):
+    """One value of a record; a tuple, since a page of thousands of cells makes a million."""
 
     path: str  # build.launches[0].resources.registers_per_thread
     value: Any  # a number, a text, a list of them; None where it is unknown
@@ -89,7 +87,7 @@ class Field:
     reason: str | None  # of a value that is None
 
 
-def raw_fields(value: Any, nulls: Mapping[str, str], path: str = "") -> Iterator[Field]:
+def raw_fields(value: Any, nulls: Mapping[str, str], path: str = "") -> list[Field]:
     """The fields of a dataclass in their order, those inside of it in place.
 
     Args:
@@ -97,18 +95,25 @@ def raw_fields(value: Any, nulls: Mapping[str, str], path: str = "") -> Iterator
         nulls: path, part or figure → why it is unknown, as a record has them.
         path: of the value.
     """
+    found: list[Field] = []
+    _collect(value, nulls, path, found.append)
+    return found
+
+
+def _collect(value: Any, nulls: Mapping[str, str], path: str, put: Callable[[Field], None]) -> None:
     parts = None if isinstance(value, _PLAIN) else _parts(value)
     if not parts:
-        unit = unit_of(path) if isinstance(value, int | float) else ""
-        yield Field(path, _leaf(value), unit, _why(path, nulls) if value is None else None)
+        unit = unit_of(path) if isinstance(value, _NUMBER) else ""
+        put(Field(path, _leaf(value), unit, _why(path, nulls) if value is None else None))
         return
     if own := _own_reasons(value):
         nulls = {**nulls, **{_joined(path, name): why for name, why in own.items()}}
     for name, part in parts:
-        yield from raw_fields(part, nulls, _joined(path, name))
+        _collect(part, nulls, _joined(path, name), put)
 
 
-_PLAIN: Final = (str, int, float, type(None))
+_NUMBER: Final = (int, float)
+_PLAIN: Final = (str, *_NUMBER, type(None))
 
 
 def _parts(value: Any) -> Sequence[tuple[str, Any]]:
@@ -151,8 +156,10 @@ def _joined(path: str, name: str) -> str:
 
 
 def _leaf(value: Any) -> Any:
-    if isinstance(value, enum.Enum):
+    if isinstance(value, enum.Enum):  # of texts, so before them
         return value.value
+    if isinstance(value, _PLAIN):
+        return value
     if isinstance(value, Mapping | tuple | list):
         return list(value)
     return value

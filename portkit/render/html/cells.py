@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import functools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -38,12 +40,25 @@ def whole_cell(row: Row, shown: ComparisonRow, place: int) -> WholeCell:
         place: of that among the comparison's rows.
     """
     found = ((title, each) for title, fields in (figures(shown), *sections(row)) for each in fields)
-    values = {(title, each.path, each.unit): json.dumps(_value(each)) for title, each in found}
+    values = {(title, each.path, each.unit): _json(each) for title, each in found}
     return WholeCell(place, row.record.cell.label(row.record.evidence), values)
 
 
-def _value(each: Field) -> Any:
-    return {"why": each.reason} if each.value is None else each.value
+def _json(each: Field) -> str:
+    if each.value is None:
+        return json.dumps({"why": each.reason})
+    if isinstance(each.value, str):
+        return _text_json(each.value)
+    # A page has a million numbers, and the encoder takes as long for each as for a small object.
+    return repr(each.value) if type(each.value) in _NUMBERS and math.isfinite(each.value) else json.dumps(each.value)
+
+
+_NUMBERS: Final = (int, float)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _text_json(value: str) -> str:
+    return json.dumps(value)
 
 
 @dataclass

@@ -50,8 +50,15 @@ DIGITS: Final = 6
 
 def packed(value: Any) -> str:
     """A chunk: the same text for the same value."""
-    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    try:
+        text = _compact(value)
+    except (TypeError, ValueError):  # mappings that are no dict; numbers that JSON has not
+        text = _compact(_finite(value))
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def _finite(value: Any) -> Any:
