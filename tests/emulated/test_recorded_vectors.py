@@ -177,7 +177,7 @@ def test_amd_gpu_is_the_origin(monkeypatch):
         (["selftest", "--emulated", "gfx942"], "goes with --isa-vectors"),
         (["selftest", "--seed", "1"], "--seed goes with --isa-vectors"),
         (["selftest", "--isa-vectors", "{}/x", "--folder", "{}"], "--folder is for the report of the checks"),
-        (["selftest", "--isa-vectors", "/dev/null/x", "--emulated", "gfx942"], "can't be written: /dev/null is no folder"),
+        (["selftest", "--isa-vectors", "/dev/null/x", "--emulated", "gfx942"], "/dev/null is no folder"),
         (["selftest", "--isa-vectors", "{}/x", "--emulated", "sm_70"], "sm_70 is not emulated"),
     ],
 )
