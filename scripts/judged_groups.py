@@ -137,6 +137,7 @@ class Claims:
     """Which run judges a group, of several on this host that go through the same: the first to name it in a folder."""
 
     folder: Path
+    left: list[Group] = field(default_factory=list)  # to others, or to nobody where the folder is of an earlier run
 
     def __call__(self, group: Group) -> bool:
         """Whether the group is this run's."""
@@ -148,8 +149,20 @@ class Claims:
         try:
             (self.folder / name).touch(exist_ok=False)
         except FileExistsError:
+            self.left.append(group)
             return False
         return True
+
+    @property
+    def told(self) -> str | None:
+        """What was left to others, in words; None where nothing was."""
+        if not self.left:
+            return None
+        groups, cells = len(self.left), sum(len(group.cells) for group in self.left)
+        return (
+            f"{groups} group{'s' * (groups != 1)}, {cells} cell{'s' * (cells != 1)}, left to another run: "
+            f"{self.folder} has their names. If no other run is at work, name a new folder with --beside"
+        )
 
 
 @dataclass

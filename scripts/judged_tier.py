@@ -14,8 +14,9 @@ of a measured cell: fused function, unfused chain and float64 reference, negativ
 runs bit by bit. An autotuner calls each of its configurations and takes the one that was fastest once, beside
 others. Exit code 1 where a cell is wrong, with ``--check`` also where one is not judged.
 
-Two GPUs of a host share the work by two runs with tables of their own and one ``--beside`` folder, which is new.
-Most of the time goes into builds: ``compile_ahead.py --own`` makes them on cores that this run leaves.
+Two GPUs of a host share the work by two runs with tables of their own and one ``--beside`` folder, which is new: what
+an earlier run named in it is left out, and that is told at the end. Most of the time goes into builds:
+``compile_ahead.py --own`` makes them on cores that this run leaves.
 """
 
 from __future__ import annotations
@@ -178,11 +179,14 @@ def run(cells: list[Cell], chosen: argparse.Namespace, prepared: Prepared, until
             print(f"{after:8.1f} s  {cell.label(Evidence.MEASURED)}: {outcome.status}", file=sys.stderr)
 
     groups = grouped(cells, sources, partial(has_word, chosen.last))
-    queue = Queue(free, Claims(chosen.beside)) if chosen.beside else Queue(free)
+    claims = Claims(chosen.beside) if chosen.beside else None
+    queue = Queue(free, claims) if claims else Queue(free)
     try:
         Judges(queue, add, chosen.workers, limit=chosen.limit).run(groups, until - time.monotonic())
     finally:
         lines.close()
+        if claims and claims.told:
+            print(claims.told, file=sys.stderr)
 
 
 def _add(lines: Lines, prepared: Prepared, device: str, cell: Cell, outcome: Outcome) -> None:

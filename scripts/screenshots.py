@@ -23,8 +23,10 @@ from pathlib import Path
 
 from kept import FAILING, KEPT
 from playwright.sync_api import Browser, Page, sync_playwright
+from told import told
 
 from portkit.analysis.rows import comparison
+from portkit.errors import HostError
 from portkit.render.html import page
 from portkit.store.merge import merge
 
@@ -76,13 +78,13 @@ def main() -> int:
     given = parser.parse_args()
     chosen = [each for each in PICTURES if not given.names or each.name in given.names]
     kept: dict[str, str] = json.loads(TOLD.read_text(encoding="utf-8")) if TOLD.exists() else {}
-    told = said(chosen, draw=not given.check)
-    stale = [name for name, text in told.items() if kept.get(name) != text]
+    seen = said(chosen, draw=not given.check)
+    stale = [name for name, text in seen.items() if kept.get(name) != text]
     if given.check:
         for name in stale:
             print(f"{name} is stale: python scripts/screenshots.py draws it anew")
         return 1 if stale else 0
-    TOLD.write_text(json.dumps(kept | told, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+    TOLD.write_text(json.dumps(kept | seen, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
     return 0
 
 
@@ -102,7 +104,7 @@ def said(pictures: Sequence[Picture], *, draw: bool) -> dict[str, str]:
 @contextmanager
 def pages(reports: set[Path]) -> Iterator[tuple[Browser, dict[Path, str]]]:
     """A browser, and report → address of its page."""
-    executable = os.environ.get("PORTKIT_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)))
+    executable = chromium()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         addresses = {}
         for report in reports:
@@ -113,6 +115,20 @@ def pages(reports: set[Path]) -> Iterator[tuple[Browser, dict[Path, str]]]:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield browser, addresses
         browser.close()
+
+
+def chromium() -> str:
+    """The browser that PORTKIT_CHROMIUM names, or that is on the PATH.
+
+    Raises:
+        HostError: there is none.
+    """
+    found = os.environ.get("PORTKIT_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not found:
+        raise HostError(
+            "no Chromium is here", remedy="scripts/chromium.sh installs one; PORTKIT_CHROMIUM names another"
+        )
+    return found
 
 
 def open_view(browser: Browser, address: str, picture: Picture, *, draw: bool) -> str:
@@ -143,4 +159,4 @@ def take(tab: Page, picture: Picture) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(main))

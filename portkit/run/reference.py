@@ -213,19 +213,28 @@ def _take_rows(inputs: Mapping[str, Any], names: Sequence[str], rows: torch.Tens
 
 
 def _joined(parts: Sequence[Results], by_row: Callable[[str], bool] = lambda name: True) -> Results:
-    """Results of all slices, one behind the other; those that are not by row are added."""
+    """Results of all slices, one behind the other; those that are not by row are added, and rounded once."""
     names = parts[0].names
     columns = [[t for t in column if t is not None] for column in zip(*(part.tensors for part in parts), strict=True)]
     joined = [
-        (torch.cat(column) if by_row(name) else torch.stack(column).sum(dim=0)) if column else None
+        (torch.cat(column) if by_row(name) else _sum(column)) if column else None
         for name, column in zip(names, columns, strict=True)
     ]
     return Results(names, tuple(joined))
 
 
-def _upcast(value: Any, *, copy: bool) -> Any:
-    def widen(tensor: torch.Tensor) -> torch.Tensor:
-        wide = torch.complex128 if tensor.is_complex() else torch.float64 if is_floating(tensor) else tensor.dtype
-        return tensor.to(wide, copy=copy)
+def _sum(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The sum in float64, in the dtype of the parts: each was rounded once, and how many there are adds nothing."""
+    total = parts[0].to(_wide(parts[0]), copy=True)
+    for part in parts[1:]:
+        total += part
+    return total.to(parts[0].dtype)
 
-    return map_tensors(widen, value)
+
+def _wide(tensor: torch.Tensor) -> torch.dtype:
+    """The dtype of a reference for a tensor of another."""
+    return torch.complex128 if tensor.is_complex() else torch.float64 if is_floating(tensor) else tensor.dtype
+
+
+def _upcast(value: Any, *, copy: bool) -> Any:
+    return map_tensors(lambda tensor: tensor.to(_wide(tensor), copy=copy), value)

@@ -143,6 +143,9 @@ def test_of_two_runs_each_judges_what_it_claims(tmp_path):
     assert queues[0].take(3).memory == 3
     assert queues[1].take(3) is None
     assert queues[1].waiting == []
+    for queue, what in zip(queues, ("1 group, 1 cell", "2 groups, 2 cells"), strict=True):
+        assert queue.claim.told.startswith(f"{what}, left to another run: {tmp_path / 'claims'} has their names.")
+    assert judged_groups.Claims(tmp_path).told is None
     queues[1].give_back(2)
     queues[1].add(taken)  # of a process that died
     assert queues[1].take(4).memory == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -106,6 +107,18 @@ def test_gradients_by_rows_are_those_of_the_whole():
     assert sliced.how.startswith("slices of ")
     for one, other in zip(whole.results.tensors, sliced.results.tensors, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+def test_a_gradient_summed_over_slices_is_rounded_once():
+    """Of rows that give 2²⁴, 1 and -2²⁴: float32 loses the 1 in some of their orders, whichever way it adds."""
+    rows = torch.tensor(list(itertools.permutations([2.0**24, 1.0, -(2.0**24)]))).T
+    case = replace(CASE, reference=lambda x, w: x * w)
+    backward = Cell("case", Direction.BACKWARD, tuple(rows.shape), "float32", "default", "interpreter")
+    maker = ReferenceMaker(case, backward, lambda device: 4)  # a slice of one row
+    found = dict(maker.chain({"x": rows, "w": torch.ones(6)}, (torch.ones(3, 6),)).named)
+    assert found["grad w"].dtype == torch.float32
+    assert found["grad w"].tolist() == [1.0] * 6
+    assert torch.equal(found["grad x"], torch.ones(3, 6))
 
 
 def test_gradients_whose_single_row_does_not_fit_are_refused():

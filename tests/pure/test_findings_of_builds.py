@@ -75,6 +75,21 @@ def test_limiters_differ():
     assert "50 % by registers on h200" in found("PK107", low, full)[0].explanation
 
 
+def test_limiters_of_all_targets_are_told():
+    rows = [
+        built("h200", percent=50.0, limiter="registers"),
+        built("b200", percent=83.0, limiter="registers"),  # too near to the best to be limited
+        built("mi355x", percent=75.0),  # by what limits the best, too
+        built("mi300x", percent=100.0),
+    ]
+    (one,) = found("PK107", *rows)
+    assert (one.targets, one.against) == (("h200",), ("mi300x",))
+    assert (
+        "limited to 50 % by registers on h200, and 100 % by waves is reached on mi300x; "
+        "83 % by registers on b200 and 75 % by waves on mi355x."
+    ) in one.explanation
+
+
 @pytest.mark.parametrize(("percent", "limiter"), [(50.0, "waves"), (85.0, "registers"), (100.0, "registers")])
 def test_limiters_that_make_little_difference(percent, limiter):
     assert found("PK107", built("h200", percent=percent, limiter=limiter), built("mi300x")) == []

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from script_modules import script_module
 
 from portkit.store.journal import read_report
 
@@ -86,6 +87,17 @@ def test_a_file_to_write_is_looked_at_before_the_work(script, tmp_path):
 @pytest.mark.parametrize("name", ["builds_table", "measure_speed", "suite_goals", "tier_table"])
 def test_every_script_that_writes_does_so(name):
     assert "type=output" in (SCRIPTS / f"{name}.py").read_text()
+
+
+def test_without_a_browser_no_picture_is_drawn(script, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("playwright")
+    screenshots = script_module("screenshots")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("PORTKIT_CHROMIUM", raising=False)
+    assert script.told(screenshots.chromium) == script.WRONG_INPUT
+    assert "no Chromium is here\n  remedy: scripts/chromium.sh installs one" in capsys.readouterr().err
+    monkeypatch.setenv("PORTKIT_CHROMIUM", "/opt/chrome")
+    assert screenshots.chromium() == "/opt/chrome"
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -18,17 +18,18 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
         known = [(row, found) for row in point.binaries if (found := _occupancy(row))]
         best = max((found.percent for _, found in known), default=0.0)
         limiters = sorted({found.limiter for _, found in known if found.percent == best})
-        low = [(row, x) for row, x in known if best - x.percent >= _POINTS and x.limiter not in limiters]
+        low = [row for row, x in known if best - x.percent >= _POINTS and x.limiter not in limiters]
         if low:
             full = [row for row, found in known if found.percent == best]
-            told = {row.record.cell.target: f"{found.percent:.0f} % by {found.limiter}" for row, found in low}
-            rows = [row for row, _ in low]
+            others = [row for row, _ in known if row not in low and row not in full]
+            told = {row.record.cell.target: f"{found.percent:.0f} % by {found.limiter}" for row, found in known}
             text = (
-                f"Theoretical occupancy is limited to {each(rows, _of(told))}, and "
-                f"{best:.0f} % by {listed(limiters)} is reached on {listed(names(full))}. "
-                f"Fewer resident waves hide less of the latency of memory{_unless(rows)}."
+                f"Theoretical occupancy is limited to {each(low, _of(told))}, and "
+                f"{best:.0f} % by {listed(limiters)} is reached on {listed(names(full))}"
+                f"{f'; {each(others, _of(told))}' if others else ''}. "
+                f"Fewer resident waves hide less of the latency of memory{_unless(low)}."
             )
-            yield rule.finding(point, rows, full, text)
+            yield rule.finding(point, low, full, text)
 
 
 def _unless(rows: Sequence[Row]) -> str:
