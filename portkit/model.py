@@ -308,6 +308,11 @@ class KernelCase:
     baselines: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # beside eager and compile: see docs
     backward_work: Callable[[Shape, str], Work] | None = None  # of the gradients alone; None: not known
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether somebody described it, with its unfused chain; a call that ``portkit check`` is given is not."""
+        return callable(self.work)
+
     def work_model(self, direction: Direction) -> Callable[[Shape, str], Work] | None:
         """The work model of one direction; None where the case has none for it."""
         return self.work if direction is Direction.FORWARD else self.backward_work

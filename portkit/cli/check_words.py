@@ -15,7 +15,7 @@ from portkit.document import display_name
 from portkit.errors import CaseError, HostError
 from portkit.model import CaseSource, Check
 from portkit.plan.check import Place, declared, read_grid, read_pairs, read_place, refuse_large, source_of
-from portkit.plan.scan import cases, scan
+from portkit.plan.scan import scan
 from portkit.plan.signature import refuse_mistaken
 from portkit.render.check import needs_plain
 from portkit.run.source_hash import own_files
@@ -137,7 +137,7 @@ def _declared_or_refused(place: Place, text: str, call: Call) -> Iterator[CaseSo
         )
     found = list(_declared(place))
     if not found:
-        click.echo(needs_plain(text, scan(place.path), cases(place.path)), err=True)
+        click.echo(needs_plain(text, scan(place.path)), err=True)
         raise click.exceptions.Exit(2)
     yield from found
 

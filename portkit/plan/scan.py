@@ -43,32 +43,38 @@ class Found:
         return tuple(each for each in self.parameters if each.needed)
 
 
-def scan(path: Path) -> tuple[Found, ...]:
-    """Functions of a file that launch kernels, directly or through each other, then its kernels.
+@dataclass(frozen=True)
+class Contents:
+    """What a file has to check."""
 
-    What returns a value is no kernel: other kernels call it.
+    functions: tuple[Found, ...]  # that launch kernels, directly or through each other, then kernels
+    cases: tuple[str, ...]  # names of the kernel cases that it declares, as far as they are written: ``name="…"``
+
+
+def scan(path: Path) -> Contents:
+    """What a file has to check.
 
     Raises:
         CaseError: the file can't be read, or is not Python.
     """
     tree = _tree(path)
+    return Contents(tuple(_to_call(tree)), _cases(tree))
+
+
+def _to_call(tree: ast.Module) -> Iterator[Found]:
+    """Functions and kernels; what returns a value is no kernel: other kernels call it."""
     functions = dict(_functions(tree))
     kernels = {name for name, node in functions.items() if _is_kernel(node)}
     host = {name: node for name, node in functions.items() if name not in kernels and not _is_device_code(node)}
     launching = _launching(host)
     named = {name: node for name, node in host.items() if launching.get(name) and not name.endswith(".backward")}
-    found = [_found(name, node, launching[name]) for name, node in named.items()]
+    yield from (_found(name, node, launching[name]) for name, node in named.items())
     launched = [name for name in functions if name in kernels and not _returns(functions[name])]
-    return (*found, *(_found(name, functions[name], None) for name in launched))
+    yield from (_found(name, functions[name], None) for name in launched)
 
 
-def cases(path: Path) -> tuple[str, ...]:
-    """Names of the kernel cases that a file declares, as far as they are written there: ``KernelCase(name="…")``.
-
-    Raises:
-        CaseError: the file can't be read, or is not Python.
-    """
-    calls = (each for each in ast.walk(_tree(path)) if isinstance(each, ast.Call))
+def _cases(tree: ast.Module) -> tuple[str, ...]:
+    calls = (each for each in ast.walk(tree) if isinstance(each, ast.Call))
     made = (each for each in calls if _last_name(each) == "KernelCase")
     return tuple(dict.fromkeys(name for call in made for name in _case_name(call)))
 

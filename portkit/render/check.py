@@ -9,7 +9,7 @@ from pathlib import Path
 from portkit.analysis.findings import Finding
 from portkit.analysis.rows import Comparison, ComparisonRow
 from portkit.model import Direction
-from portkit.plan.scan import Found, Parameter
+from portkit.plan.scan import Contents, Found, Parameter
 from portkit.render.columns import Column, Notes, plain_table, wrapped
 from portkit.render.findings import findings_plain
 from portkit.render.rows import named_columns
@@ -64,19 +64,21 @@ def _group(row: ComparisonRow) -> str:
 # What a file needs
 
 
-def needs_plain(place: str, found: Sequence[Found], cases: Sequence[str] = ()) -> str:
-    """What can be checked in a file, each with a command to fill in.
+def needs_plain(place: str, contents: Contents) -> str:
+    """What can be checked in a file, each with a command to fill in; kernel cases have arguments already.
 
     Args:
         place: the file, as it was named.
-        found: its functions and kernels.
-        cases: names of the kernel cases that it declares: those have arguments already.
+        contents: what it has.
     """
-    if not found and not cases:
+    if not contents.functions and not contents.cases:
         return f"{place}: no function that launches a Triton kernel, and no kernel, is defined here"
-    lines = [*_how_cases_run(place, cases), f"{place}: nothing says with which arguments to call these; fill in one,"]
+    lines = [
+        *_how_cases_run(place, contents.cases),
+        f"{place}: nothing says with which arguments to call these; fill in one,",
+    ]
     lines += ["or write it into the file as a comment: # portkit: check FUNCTION --arg …", ""]
-    for each in found:
+    for each in contents.functions:
         lines += [f"  {each.signature}  line {each.line}, {_what(each)}", f"    portkit check {_command(place, each)}"]
     return "\n".join(lines)
 

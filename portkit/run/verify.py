@@ -515,7 +515,7 @@ def _outcomes(case: KernelCase, run: Run) -> Iterator[Outcome]:
 
 def _other(case: KernelCase) -> str:
     """What the form of the results is held against, in words: a call that nobody declared as a case has no chain."""
-    return "unfused chain" if callable(case.work) else "reference"
+    return "unfused chain" if case.is_declared else "reference"
 
 
 def _fault_of_form(run: Run, against: str, also: torch.dtype | None = None) -> str | None:

@@ -18,7 +18,7 @@ from portkit.plan.check import (
     small_call,
     source_of,
 )
-from portkit.plan.scan import cases, scan
+from portkit.plan.scan import scan
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def file(tmp_path):
 
 
 def test_a_file_is_searched_without_importing_it(file):
-    found = {each.name: each for each in scan(file)}
+    found = {each.name: each for each in scan(file).functions}
     assert list(found) == ["launch", "outer", "Norm.forward", "norm", "kernel"]
     assert found["kernel"].kernel
     assert found["outer"].launches == ("kernel",)
@@ -156,13 +156,13 @@ def test_what_returns_a_value_is_no_kernel(file):
     file.write_text(
         "import triton\n\n@triton.jit\ndef kernel(x):\n    pass\n\n@triton.jit\ndef part(x):\n    return x\n"
     )
-    assert [each.name for each in scan(file)] == ["kernel"]
+    assert [each.name for each in scan(file).functions] == ["kernel"]
 
 
 def test_kernel_cases_of_a_file_are_named(file):
-    assert cases(file) == ()
+    assert scan(file).cases == ()
     file.write_text('case = KernelCase(name="norm", fused=f)\nmore = [portkit.KernelCase(name="wide"), KernelCase()]\n')
-    assert cases(file) == ("norm", "wide")
+    assert scan(file).cases == ("norm", "wide")
 
 
 def test_a_file_that_is_not_python(tmp_path):
