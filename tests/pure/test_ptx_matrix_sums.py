@@ -9,7 +9,7 @@ import pytest
 
 from portkit.emulate.ptx.architecture import architecture_of
 from portkit.emulate.ptx.matrix import fragments
-from portkit.emulate.ptx.matrix.formats import FORMATS, Terms
+from portkit.emulate.ptx.matrix.formats import FORMATS, Terms, least_of
 from portkit.emulate.ptx.matrix.models import group_model, tensor_model, through_halves, warp_model
 from portkit.emulate.ptx.matrix.scales import BlockScales
 from portkit.emulate.ptx.matrix.sums import (
@@ -106,6 +106,35 @@ def test_parts_of_factors_are_multiplied_as_if_alone(width):
         left, right = (form.terms(x[..., width * y : width * (y + 1)]) for x, y in ((a, i), (b, j)))
         place = slice(width * number, width * (number + 1))
         assert np.array_equal(found[..., place], multiply(left, right, c[..., place], model))
+
+
+@pytest.mark.parametrize("kind", ["e4m3", "e5m2"])
+@pytest.mark.parametrize(
+    "model", [Model(16, 25), Model(32, 25), Model(32, 13, Result.SHORT), Model(32, 25, Result.F16)]
+)
+@pytest.mark.parametrize(("spread", "scale"), [(3, 1.0), (3, 300.0), (8, 1.0), (3, 2.0**-30), (1, float("nan"))])
+def test_sums_that_may_be_cut_nowhere_are_no_others(kind, model, spread, scale):
+    rng, form = np.random.default_rng(5), FORMATS[kind]
+    a, b = (form.terms(codes(rng, kind, (64, rows, 3), spread)) for rows in (40, 33))
+    c = (rng.integers(-9, 10, (40, 33, 3)) * scale).astype(np.float16 if model.result is Result.F16 else np.float32)
+    known = multiply(a, b, c, model, least=least_of(form, form))
+    assert known.tobytes() == multiply(a, b, c, model).tobytes()
+
+
+def test_the_least_bit_of_products_is_known_of_small_formats():
+    assert least_of(FORMATS["e4m3"], FORMATS["e5m2"]) == -9 - 16
+    assert least_of(FORMATS["e2m3 in units"], FORMATS["padded e2m1"]) == -3 - 1
+    assert least_of(FORMATS["e4m3"], FORMATS["f16"]) is None
+
+
+def test_of_sums_that_are_cut_nowhere_only_results_are():
+    one, kind = FORMATS["e4m3"].terms(np.full((32, 1, 1), 0x38, np.uint8)), FORMATS["e4m3"]
+    least = least_of(kind, kind)
+    for addend, expected in ((1.5, 33.5), (2.0**-18, 32 + 2.0**-18), (2.0**-20, 32.0), (2.0**8, 288.0)):
+        c = np.full((1, 1, 1), addend, np.float32)
+        assert multiply(one, one, c, Model(32, 25), least=least) == expected
+    minus = np.full((1, 1, 1), -32.0, np.float32)
+    assert multiply(one, one, minus, Model(32, 25), least=least).tobytes() == np.float32(0).tobytes()
 
 
 def test_subnormal_factors_have_the_smallest_exponent():

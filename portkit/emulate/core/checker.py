@@ -40,6 +40,8 @@ class Use(enum.Enum):
     WRITE = "write"
     ATOMIC = "atomic"
 
+    __hash__ = object.__hash__  # Enum's own hashes a name at every look-up
+
 
 CONFLICTS = {
     Use.READ: (Use.WRITE, Use.ATOMIC),

@@ -360,11 +360,10 @@ class _Tensor:
 
 
 def _raw(machine: Machine, site: Site, at: int, thread: int) -> bytes:
-    """The bytes of a map; whoever follows accesses sees them unit by unit."""
+    """The bytes of a map."""
     units: Offsets = at + np.arange(0, SIZE, _UNIT)
-    parts = [units] if machine.observer is None else np.split(units, units.size)
-    found = [machine.load(site, Space.GLOBAL, part, _UNIT, np.full(part.size, thread)) for part in parts]
-    return b"".join(each.tobytes() for each in found)
+    raw: bytes = machine.load(site, Space.GLOBAL, units, _UNIT, np.full(units.size, thread)).tobytes()
+    return raw
 
 
 _DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3, "4d": 4, "5d": 5}

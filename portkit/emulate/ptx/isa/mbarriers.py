@@ -261,16 +261,15 @@ def _asks(decoder: Decoder) -> Callable[[Machine], Array]:
         barriers = machine.unit(MemoryBarriers)
         places, own = _places(machine, site, address(machine))
         barriers.observe(site, places, own)
-        keys, first, inverse = np.unique(
-            places * 2 + (machine.spread(parity(machine)) & np.uint32(1)), return_index=True, return_inverse=True
-        )
-        asked = [(key >> 1, key & 1) for key in keys.tolist()]
+        keys = places * 2 + (machine.spread(parity(machine)) & np.uint32(1))
+        first = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])  # of neighbours that ask the same
+        asked = [(key >> 1, key & 1) for key in keys[first].tolist()]
         barriers.prepare(asked)
         answers = [
             barriers.ended(barriers.at(site, place, thread), parity)
             for (place, parity), thread in zip(asked, own[first].tolist(), strict=True)
         ]
-        return np.array(answers)[inverse.reshape(-1)]
+        return np.repeat(answers, np.diff(first, append=keys.size))
 
     return ask
 

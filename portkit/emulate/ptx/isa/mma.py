@@ -19,7 +19,7 @@ from portkit.emulate.ptx.decode import Decoder, Step, all_reads
 from portkit.emulate.ptx.isa.registry import Compiled, Entry
 from portkit.emulate.ptx.machine import LANES, Array, Machine, Rows
 from portkit.emulate.ptx.matrix import fragments
-from portkit.emulate.ptx.matrix.formats import FORMATS, Format, Terms
+from portkit.emulate.ptx.matrix.formats import FORMATS, Format, Terms, least_of
 from portkit.emulate.ptx.matrix.models import through_halves, warp_model
 from portkit.emulate.ptx.matrix.scales import BlockScales
 from portkit.emulate.ptx.matrix.sums import Parts, multiply, multiply_integers, multiply_through_halves
@@ -171,7 +171,8 @@ def _floats(decoder: Decoder, left: Format, right: Format, result: str) -> Total
     model = warp_model(decoder.architecture, left)
     model = model.into_half() if result == "f16" else model
     total = multiply_through_halves if through_halves(decoder.architecture, left) else multiply
-    return lambda a, b, c, parts: total(a, b, c, model, parts)
+    least = least_of(left, right)
+    return lambda a, b, c, parts: total(a, b, c, model, parts, least)
 
 
 class Products:

@@ -98,7 +98,7 @@ def read_tiles(
 def free_units(machine: Machine, tile: Tile, descriptors: Sequence[int], threads: Threads) -> Offsets | None:
     """As ``checked_units``; None where that has something to refuse, or may have."""
     at = _addresses(machine, tile, descriptors)
-    if isinstance(at, str) or machine.shared.first_outside(at.reshape(-1), UNIT) is not None:
+    if isinstance(at, str) or machine.shared.first_outside(at, UNIT) is not None:
         return None
     units = (at + machine.shared_base[threads][:, None]) >> 4
     return units if machine.unit(Flights).quiet(units) else None
@@ -138,10 +138,12 @@ def codes_of(machine: Machine, tile: Tile, units: Offsets) -> Array:
 
 def _addresses(machine: Machine, tile: Tile, descriptors: Sequence[int]) -> Offsets | str:
     """Of the units of each operand in its block's shared memory, one row for all where they are alike; or why not."""
-    sm100 = machine.program.architecture.tensor_memory
+    sm100, first = machine.program.architecture.tensor_memory, descriptors[0]
+    if descriptors.count(first) == len(descriptors):
+        found = tile.units(first, sm100)
+        return found if isinstance(found, str) else found[None]
     units = {each: tile.units(each, sm100) for each in dict.fromkeys(descriptors)}
     for found in units.values():
         if isinstance(found, str):
             return found
-    rows = list(units.values()) if len(units) == 1 else [units[each] for each in descriptors]
-    return np.stack([each for each in rows if not isinstance(each, str)])
+    return np.stack([each for each in map(units.__getitem__, descriptors) if not isinstance(each, str)])

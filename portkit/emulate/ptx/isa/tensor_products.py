@@ -22,6 +22,7 @@ from portkit.emulate.ptx.isa.flight import Flights
 from portkit.emulate.ptx.isa.operands_shared import Tile, checked_units, codes_of, free_units, judge_units
 from portkit.emulate.ptx.isa.tensor_memory import COLUMNS, TENSOR_LANES, Issued, Range, TensorMemory
 from portkit.emulate.ptx.machine import LANES, Array, Machine, Threads
+from portkit.emulate.ptx.matrix.formats import least_of
 from portkit.emulate.ptx.matrix.instruction_descriptor import Product, product_of
 from portkit.emulate.ptx.matrix.models import tensor_model
 from portkit.emulate.ptx.matrix.scales import BlockScales
@@ -213,7 +214,7 @@ def _result(product: Product, left: Array, right: Array, old: Words) -> Words:
     if product.result == "f16":
         addend = (old & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)
         return multiply(x, y, addend, model.into_half()).view(np.uint16).astype(np.uint32)
-    return multiply(x, y, old.view(np.float32), model).view(np.uint32)
+    return multiply(x, y, old.view(np.float32), model, least=least_of(product.left, product.right)).view(np.uint32)
 
 
 def _scaled_result(issued: _Issued, left: Array, right: Array, old: Words) -> Words:

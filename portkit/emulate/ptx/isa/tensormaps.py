@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from portkit.emulate.core.bytestore import Offsets
 from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.proxies import WrittenMaps
 from portkit.emulate.ptx.isa.registry import Entry
-from portkit.emulate.ptx.machine import LANES, Machine
+from portkit.emulate.ptx.machine import LANES, Machine, Threads
 from portkit.emulate.ptx.program import Immediate, Space
 from portkit.emulate.ptx.tensormap import FIELDS, RANKS, SIZE
 from portkit.emulate.ptx.types import Type
@@ -55,13 +56,18 @@ def _copy(decoder: Decoder) -> Step:
     def step(machine: Machine) -> None:
         first = machine.selected[::LANES]
         to, at = machine.spread(target(machine))[::LANES], machine.spread(source(machine))[::LANES]
-        for offset in range(0, SIZE, _CHUNK):
-            words = machine.load(site, Space.SHARED, at + offset, _CHUNK, first)
-            machine.store(site, Space.GLOBAL, to + offset, _CHUNK, words, first)
+        threads: Threads = np.repeat(first, SIZE // _CHUNK)
+        words = machine.load(site, Space.SHARED, _chunks(at), _CHUNK, threads)
+        machine.store(site, Space.GLOBAL, _chunks(to), _CHUNK, words, threads)
         for group, address in zip(machine.group[first], to, strict=True):
             machine.unit(WrittenMaps).wrote(int(group), int(address))
 
     return step
+
+
+def _chunks(maps: Offsets) -> Offsets:
+    """Addresses of the chunks of maps, one map behind the other."""
+    return (maps[:, None] + np.arange(0, SIZE, _CHUNK)).reshape(-1)
 
 
 TABLE: dict[str, tuple[Entry, ...]] = {

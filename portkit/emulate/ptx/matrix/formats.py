@@ -90,9 +90,9 @@ def _laid(values: Array, batch: int, parts: Sequence[int] | None) -> Array:
     return values.reshape(depth, rows, -1, batch // len(parts)).take(parts, axis=2).reshape(depth, rows, batch)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Format:
-    """A format of matrix elements."""
+    """A format of matrix elements; there is one of each name."""
 
     name: str
     bits: int  # that an element fills in registers and memory
@@ -109,6 +109,11 @@ class Format:
     def pieces(self) -> tuple[tuple[int, int], ...]:
         """Of a unit of 16 bytes in memory, the parts that hold elements: first byte and size."""
         return {0: ((0, 16),), 4: ((0, 8),), 6: ((0, 8), (8, 4))}[self.unit]
+
+    @property
+    def least(self) -> int | None:
+        """Exponent of a bit below which no number has any, of floats of up to 8 bits; those of others lie far down."""
+        return _least(self.name)
 
     def codes(self, words: Array) -> Array:
         """Codes of whole words: ``uint32[..., words]`` to ``[..., words * per_word]``."""
@@ -143,6 +148,11 @@ class Format:
         found: Array = np.maximum(field, np.int16(1)) + np.int16(self.smallest - 1)
         np.copyto(found, NOTHING, where=size == 0)
         return found
+
+
+def least_of(left: Format, right: Format) -> int | None:
+    """Exponent of a bit below which no product of two formats has any; None where that is far down."""
+    return None if left.least is None or right.least is None else left.least + right.least
 
 
 def _codes_of_units(words: Array, bits: int) -> Array:
@@ -235,3 +245,12 @@ def _table(name: str) -> tuple[Array, Array] | None:
     values = kind.values(codes)
     finite = np.where(np.isfinite(values), values, 0)
     return values, exponents_of(finite, kind.smallest)
+
+
+@functools.cache
+def _least(name: str) -> int | None:
+    table = _table(name)
+    if table is None:
+        return None
+    sizes = np.abs(table[0])
+    return int(np.log2(sizes[sizes > 0].min()))

@@ -27,9 +27,9 @@ _OPERANDS = {
 _RESULTS = {0: "f16", 1: "f32", 2: "s32"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Product:
-    """What a descriptor says."""
+    """What a descriptor says; there is one of each."""
 
     rows: int
     columns: int

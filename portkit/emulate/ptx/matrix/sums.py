@@ -93,7 +93,9 @@ Parts: TypeAlias = tuple[Sequence[int], Sequence[int]]
 """Of A and of B: numbers of the parts of its batch that lie side by side in the addend's."""
 
 
-def multiply(a: Terms, b: Terms, addend: Array, model: Model, parts: Parts | None = None) -> Array:
+def multiply(
+    a: Terms, b: Terms, addend: Array, model: Model, parts: Parts | None = None, least: int | None = None
+) -> Array:
     """A·Bᵀ + C as a tensor core computes it.
 
     Args:
@@ -102,12 +104,17 @@ def multiply(a: Terms, b: Terms, addend: Array, model: Model, parts: Parts | Non
         addend: float32, or float16 where the results are: ``[rows, columns, batch]``.
         model: of the instruction. A greater depth is that of instructions that follow one another.
         parts: of the factors' batches that the addend's is for.
+        least: exponent of a bit below which no product has any, where that is known.
 
     Returns:
         Of the addend's type and shape.
     """
     way, (of_a, of_b) = _way(a, b, model), parts or (None, None)
     batch = addend.shape[-1]
+    if least is not None and way.uncut(least, model):
+        whole = _uncut_sums(a.laid(batch, of_a).values, b.laid(batch, of_b).values, addend, model, least)
+        if whole is not None:
+            return whole
     left, right = way.factor(a, 0).laid(batch, of_a), way.factor(b, 1).laid(batch, of_b)
     if batch < _LONG <= addend.shape[1]:
         rows, columns = left.turned().whole(), right.turned().whole()
@@ -140,7 +147,42 @@ def _beside(columns: int, batch: int) -> int:
     return times
 
 
-def multiply_through_halves(a: Terms, b: Terms, addend: Array, model: Model, parts: Parts | None = None) -> Array:
+def _uncut_sums(left: Array, right: Array, addend: Array, model: Model, least: int) -> Array | None:
+    """Sums of which nothing is cut but results: a matter of matrix products. None where an addend may be cut.
+
+    Args:
+        left: ``[depth, rows, batch]``, of numbers whose products have no bit below that of ``least``.
+        right: ``[depth, columns, batch]``.
+        addend: as of ``multiply``.
+        model: of the instruction.
+        least: as of ``multiply``.
+    """
+    x, y = left.astype(np.float64).transpose(2, 1, 0), right.astype(np.float64).transpose(2, 0, 1)
+    total = addend.transpose(2, 0, 1).astype(np.float64)
+    if not _multiples(total, least):
+        return None
+    most = 2.0 ** (least + model.fraction + 1)
+    for start in range(0, len(left), model.group):
+        if not np.abs(total).max(initial=0.0) < most:
+            return None
+        part = slice(start, start + model.group)
+        total += np.matmul(x[:, :, part], y[:, part])
+        total += 0.0  # so that a sum is no negative zero
+        bits = total.view(np.uint64)
+        bits &= _kept(model)
+    return total.astype(np.float32).transpose(1, 2, 0)
+
+
+def _multiples(numbers: Array, least: int) -> bool:
+    """Whether no number has a bit below that of ``least``."""
+    with np.errstate(invalid="ignore"):  # of NaN, which is no number's multiple
+        scaled = numbers * 2.0**-least
+        return bool((scaled == np.trunc(scaled)).all())
+
+
+def multiply_through_halves(
+    a: Terms, b: Terms, addend: Array, model: Model, parts: Parts | None = None, least: int | None = None
+) -> Array:
     """A·Bᵀ + C where 8-bit factors become float16: the even pairs of the depth, the odd ones, and the addend, rounded.
 
     Found from results of an H200: ``mma.sync`` of 8-bit floats is three instructions there. Arguments as of
@@ -149,7 +191,7 @@ def multiply_through_halves(a: Terms, b: Terms, addend: Array, model: Model, par
     depth = np.arange(a.values.shape[0])
     order = np.concatenate([depth[depth % 4 < 2], depth[depth % 4 >= 2]])
     x, y = (Terms(each.values[order], each.exponents[order]) for each in (a, b))
-    products = multiply(x, y, np.zeros(addend.shape, addend.dtype), model, parts)
+    products = multiply(x, y, np.zeros(addend.shape, addend.dtype), model, parts, least)
     with np.errstate(invalid="ignore", over="ignore"):
         total = products + addend
     total[np.isnan(total)] = canonical_nan(addend.dtype)
@@ -168,12 +210,18 @@ class _Way:
         narrow: whether float32 holds all products, scaled.
         largest: exponents of A and of B from which theirs are counted in 8 bits; None where that does not hold them.
         zeros: whether a factor may be zero.
+        highest: exponent of the largest product, or a higher one.
     """
 
     finite: bool
     narrow: bool
     largest: tuple[int, int] | None
     zeros: bool
+    highest: int
+
+    def uncut(self, least: int, model: Model) -> bool:
+        """Whether products are summed as they are, none having a bit below that of ``least``."""
+        return self.finite and model.result is Result.F32 and self.highest - model.fraction <= least
 
     def factor(self, terms: Terms, which: int) -> Terms:
         """A (0) or B (1) with exponents as ``tops`` takes them."""
@@ -225,7 +273,7 @@ def _way(a: Terms, b: Terms, model: Model) -> _Way:
     narrow = finite and model.result is not Result.F16 and low >= -_NARROW and high <= _NARROW
     close = all(top - bottom <= _SPAN for bottom, top in ranges)
     zeros = any(each.exponents.min(initial=0) == NOTHING for each in (a, b))
-    return _Way(finite, narrow, (ranges[0][1], ranges[1][1]) if close else None, zeros)
+    return _Way(finite, narrow, (ranges[0][1], ranges[1][1]) if close else None, zeros, high)
 
 
 def _range(exponents: Array) -> tuple[int, int]:
