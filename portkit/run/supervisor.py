@@ -9,6 +9,7 @@ cells after it go to a new worker. It stops with its parent.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import itertools
 import multiprocessing
@@ -565,6 +566,8 @@ def _warm_up() -> None:
     if os.environ.get("TRITON_INTERPRET") != "1":
         triton_key()  # hashes all of Triton, a third of a second; kept for the life of the process
         torch.empty_like(torch.empty(1, device="meta"))  # imports torch's symbolic shapes, as much again
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays, and workers need neither look at it nor copy its pages
 
 
 def main(arguments: list[str]) -> int:

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Protocol
 
 from portkit.errors import CaseError
+from portkit.garbage import Seldom
 from portkit.model import Cell, CellResult, Evidence, KernelCase, Outcome, Shape, Stage, Status, Target
 from portkit.plan.check import small_call
 from portkit.run import ahead, stages
@@ -51,6 +52,7 @@ from portkit.run.measure import Sanitize, measure_cell
 from portkit.run.measured_cases import MeasuredCases
 from portkit.run.output import mark
 from portkit.run.pinned import device_answers, device_refusal, only_device
+from portkit.run.processes import resident_bytes
 from portkit.run.sanitize import Sanitized, sanitize_cell
 from portkit.run.scrub import scrub
 from portkit.run.shim import install
@@ -100,6 +102,7 @@ class Means:
     run: RunCell
     still_usable: Callable[[], bool] = lambda: True  # asked after a cell that was not good
     serves: Callable[[Cell], bool] = lambda cell: True  # asked before each cell, and outside of it
+    between: Callable[[], None] = lambda: None  # called behind each cell, and outside of it
 
 
 def work(job: Job, connection: Connection) -> None:
@@ -114,7 +117,10 @@ def _work(job: Job, connection: Messages) -> None:
         connection.send(Probed(probe_device(_target(job), _device_id(job) or "")))
         return
     stages.listen(lambda stage: connection.send(Entered(stage)))
-    work_through(job, _prepare(job, connection), connection)
+    means = _prepare(job, connection)
+    if job.evidence is not Evidence.MEASURED:  # whose garbage may hold a device's memory
+        means = replace(means, between=Seldom(functools.partial(resident_bytes, os.getpid())).look)
+    work_through(job, means, connection)
 
 
 def _take_device(job: Job, connection: Messages) -> bool:
@@ -143,6 +149,7 @@ def work_through(job: Job, means: Means, connection: Messages) -> None:
             return
         seconds = time.perf_counter() - start
         connection.send(Finished(replace(result, seconds=seconds, device=_device_id(job))))
+        means.between()
         if not (result.outcome.status.good or means.still_usable()):
             connection.send(Unusable())
             return
