@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from mutants import CASES, INPUTS, PTX_CASES, Case, execute, load_of
+from mutant_cases import CASES, INPUTS, PTX_CASES, Case
+from mutants import execute, load_of
 
 from portkit.emulate import Emulation, Options, Pointer, Value, run
 

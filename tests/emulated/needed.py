@@ -159,12 +159,13 @@ class _Operation:
     due: int | None  # the barrier at whose arrival it must have ended
 
 
-def wait_is_needed(record: Record, met: Sequence[Meeting], index: int) -> bool:
-    """Whether some use comes too early without the wait and not with it."""
-    due = _due(record, met)
+def wait_is_needed(
+    record: Record, met: Sequence[Meeting], index: int, instead: Mapping[str, int] | None = None
+) -> bool:
+    """Whether some use comes too early without the wait, or with other counts in its place, and not with it."""
+    due, changed = _due(record, met), {index: instead or {}}
     return any(
-        set(_too_early(record, wave, due, skipped=index)) - set(_too_early(record, wave, due, skipped=None))
-        for wave in record.traces
+        set(_too_early(record, wave, due, changed)) - set(_too_early(record, wave, due, {})) for wave in record.traces
     )
 
 
@@ -177,15 +178,16 @@ def _due(record: Record, met: Sequence[Meeting]) -> Mapping[Instance, int]:
     return due
 
 
-def _too_early(record: Record, wave: int, due: Mapping[Instance, int], skipped: int | None) -> Iterator[tuple]:
-    """Uses of what no wait made sure of: place in the trace and what is used."""
+def _too_early(
+    record: Record, wave: int, due: Mapping[Instance, int], changed: Mapping[int, Mapping[str, int]]
+) -> Iterator[tuple]:
+    """Uses of what no wait made sure of: place in the trace and what is used. ``changed``: other counts of waits."""
     generation = record.code.program.architecture.generation
     queues: dict[str, list[_Operation]] = defaultdict(list)
     arrived = 0
     for place, number in enumerate(record.traces[wave]):
         item = record.code.compiled[number]
-        if number != skipped:
-            _wait(queues, waits_of(item.instruction))
+        _wait(queues, changed[number] if number in changed else waits_of(item.instruction))
         if _is_barrier(item):
             arrived += 1
             late = [out for queue in queues.values() for out in queue if not out.sure and out.due is not None]

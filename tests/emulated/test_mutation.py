@@ -8,7 +8,8 @@ import functools
 import numpy as np
 import pytest
 from assembly import kernel
-from mutants import CASES, PTX_CASES, Explained, kind_of, mutants
+from mutant_cases import CASES, PTX_CASES
+from mutants import DELETED, MISSED, Explained, mutants, ordering
 from needed import Record, barrier_is_needed, meetings, wait_is_needed
 from survivors import CLASSES, class_of, effects_of
 
@@ -16,15 +17,10 @@ from portkit.emulate import Options
 from portkit.emulate.amdgcn.launch import Launch, load
 
 
-def barriers_and_waits(code, reached, count):
-    """None of the other instructions."""
-    return [index for index in sorted(reached) if kind_of(code, index) in {"barrier", "wait"}]
-
-
 @functools.cache
 def deleted(name, architecture):
-    """All barriers and waits of a kernel, one by one."""
-    return list(mutants(CASES[name](architecture), 0, barriers_and_waits))
+    """All barriers and waits of a kernel, deleted and weakened one by one."""
+    return list(mutants(CASES[name](architecture), 0, ordering))
 
 
 @pytest.mark.parametrize(("name", "architecture"), [("softmax", "gfx1201"), ("sum_abs", "gfx942")])
@@ -32,15 +28,20 @@ def test_every_needed_barrier_and_wait(name, architecture):
     found = deleted(name, architecture)
     assert len(found) >= 8
     assert {item.kind for item in found} == {"barrier", "wait"}
-    assert not [item for item in found if item.needed]
-    assert sum(item.needed is False for item in found) <= 2
+    assert not [item for item in found if item.why == MISSED]
+    assert sum(not item.by for item in found) <= 6
 
 
-@pytest.mark.parametrize(("name", "architecture"), [("softmax", "sm_90"), ("described", "sm_90")])
-def test_every_needed_barrier_and_wait_of_ptx(name, architecture):
-    found = list(mutants(PTX_CASES[name](architecture), 0, barriers_and_waits))
-    assert len(found) >= 3
-    assert not [item for item in found if not item.by and item.needed]
+@pytest.mark.parametrize(
+    ("name", "architecture", "most"),
+    [("softmax", "sm_90", 0), ("attention", "sm_75", 2), ("pipelined", "sm_90", 3), ("pipelined", "sm_100", 10)],
+)
+def test_everything_that_orders_in_ptx(name, architecture, most):
+    """``most``: how many mutants may be as good as the whole kernel, each for a reason."""
+    found = list(mutants(PTX_CASES[name](architecture), 0, ordering))
+    assert len(found) >= 5
+    assert not [item for item in found if item.why == MISSED]
+    assert sum(not item.by for item in found) <= most
 
 
 def test_most_deletions_of_ptx():
@@ -54,7 +55,7 @@ def test_the_replay_agrees_with_the_checker():
     case = CASES["softmax"]("gfx1201")
     code = load(case.built.text)
     ((record, met), *_) = Explained(case, code).records
-    found = [item for item in deleted("softmax", "gfx1201") if item.by]
+    found = [item for item in deleted("softmax", "gfx1201") if item.by and item.change == DELETED]
     lines = {code.compiled[n].instruction.site.line: n for n in range(len(code.compiled))}
     decide = {"barrier": barrier_is_needed, "wait": wait_is_needed}
     needed = [decide[item.kind](record, met, lines[item.line]) for item in found]
@@ -67,7 +68,7 @@ def test_most_deletions(name, architecture):
     found = [item for item in mutants(CASES[name](architecture), 12) if item.kind == "other"]
     assert len(found) == 12
     assert sum(bool(item.by) for item in found) >= 8, found
-    assert all(item.explained in CLASSES for item in found if not item.by)
+    assert all(item.why in CLASSES for item in found if not item.by)
     assert any(item.verdict for item in found)
 
 

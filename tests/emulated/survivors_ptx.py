@@ -1,0 +1,287 @@
+"""Why a PTX kernel does the same with an instruction changed: what runs of the whole and of the mutant show of it.
+
+=========  ==============================================================================================
+idle       whenever it runs, it ends, orders and shows nothing: no operation is out, no write is unseen
+covered    a barrier: without it no two warps meet at a byte with no other barrier between
+merged     every other wait leaves out what it left out before: a group is committed together with the next one
+equal      whenever it runs, its registers already hold what it writes; of a store: it never runs
+skips      a branch that is never taken, or over code that changes nothing
+dead       what it writes is never read
+lost       it writes other bits, and they are read, but go to lanes or bits that no result is made of
+=========  ==============================================================================================
+
+``covered`` is told by masks of warps, byte by byte, apart from the checker's tags; ``idle`` and ``merged`` by what the
+units of asynchronous operations have under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+
+import mutants_ptx
+import numpy as np
+
+from portkit.emulate.ptx.execute import Code, Runner, cut
+from portkit.emulate.ptx.isa.bulk import BulkGroups
+from portkit.emulate.ptx.isa.copies import Copies
+from portkit.emulate.ptx.isa.flight import Flights
+from portkit.emulate.ptx.isa.mbarriers import MemoryBarriers
+from portkit.emulate.ptx.isa.proxies import WrittenMaps
+from portkit.emulate.ptx.isa.registry import Compiled
+from portkit.emulate.ptx.isa.tensor_memory import TensorMemory
+from portkit.emulate.ptx.isa.wgmma import Products
+from portkit.emulate.ptx.launch import Launch
+from portkit.emulate.ptx.machine import LANES, Access, Machine
+from portkit.emulate.ptx.program import Register
+from portkit.emulate.ptx.types import Type
+
+CLASSES = ("idle", "covered", "merged", "equal", "skips", "dead", "lost")
+
+
+# -- what orders
+
+
+def reason(kind: str, whole: Sequence[Launch], mutant: Sequence[Launch]) -> str:
+    """Why a mutant of what orders, which leaves the same bits in all orders of warps, is as good; empty: it is not."""
+    if kind == "barrier":
+        return "" if any(map(_met, mutant)) else "covered"
+    if kind in {"commit", "wait"} and all(left == right for left, right in zip(map(_out, whole), map(_out, mutant))):  # noqa: B905
+        return "merged"
+    return ""
+
+
+def is_idle(code: Code, index: int, launches: Sequence[Launch]) -> bool:
+    """Whether an instruction that orders one thread's or warp's own operations finds nothing to do."""
+    kind, name = mutants_ptx.kind_of(code, index), mutants_ptx.name_of(code.compiled[index])
+    if kind not in {"wait", "commit", "fence"} or name.startswith("mbarrier."):
+        return False
+    acted: list[int] = []
+
+    def watch(item: Compiled) -> Compiled:
+        def step(machine: Machine) -> None:
+            before = tuple(_state(machine))
+            item.step(machine)
+            if before != tuple(_state(machine)):
+                acted.append(index)
+
+        return replace(item, step=step)
+
+    for launch in launches:
+        _run(launch, {index: watch})
+    return not acted
+
+
+def _run(launch: Launch, watches) -> None:
+    """Run with some instructions watched."""
+    compiled = list(mutants_ptx.before_passes(launch.code))
+    for index, watch in watches.items():
+        compiled[index] = watch(compiled[index])
+    launch.code = mutants_ptx.passed(launch.code, compiled)
+    launch.run()
+
+
+def _state(machine: Machine) -> Iterator[Hashable]:
+    """All that waits, commits and fences could change."""
+    for unit in machine.units:
+        match unit:
+            case Flights():
+                yield unit._unseen.tobytes(), tuple(unit._reads), tuple(unit._operations)
+            case WrittenMaps():
+                yield frozenset(unit._unseen)
+            case MemoryBarriers():
+                yield tuple((at, b.pending, b.phase, b.bytes, len(b.owed)) for at, b in unit.known.items())
+            case TensorMemory():
+                yield tuple((*map(id, b.stores), *b.loads, *map(id, b.queue)) for b in unit.blocks)
+            case Copies() | BulkGroups() | Products():
+                yield tuple(_under_way(unit, groups=True))
+
+
+def _under_way(unit: Copies | BulkGroups | Products, *, groups: bool) -> Iterator[Hashable]:
+    """What a unit has out, and with ``groups`` how many groups ago it was issued."""
+    match unit:
+        case Copies():
+            for copy in unit.out:
+                yield (
+                    copy.number,
+                    copy.threads.tobytes(),
+                    groups and (unit.committed[copy.threads] - copy.groups).tobytes(),
+                )
+        case BulkGroups():
+            for store in unit.out:
+                yield store.site.line, store.thread, groups and int(unit.committed[store.thread] - store.group)
+        case Products():
+            for register, numbers in unit._out.items():
+                ago = np.where(numbers > 0, unit.committed + 2 - numbers if groups else 1, 0)
+                yield register.name, ago.tobytes()
+            for reads in unit._reads:
+                yield (
+                    reads.site.line,
+                    reads.threads.tobytes(),
+                    groups and (unit.committed[reads.threads] - reads.groups).tobytes(),
+                )
+            if groups:
+                yield tuple((each.name, mask.tobytes()) for each, mask in unit._changed.items() if mask.any())
+                yield frozenset(each.name for each in unit._changed_by_all)
+
+
+def _out(launch: Launch) -> list[tuple[Hashable, ...]]:
+    """By wait of the run, what it left out; waits that left nothing where nothing was are not told."""
+    seen: list[tuple[Hashable, ...]] = []
+
+    def watch(item: Compiled) -> Compiled:
+        def step(machine: Machine) -> None:
+            before = _all_out(machine)
+            item.step(machine)
+            after = _all_out(machine)
+            if before != after:
+                seen.append((item.instruction.site.line, machine.selected.tobytes(), *after))
+
+        return replace(item, step=step)
+
+    code = launch.code
+    waits = [
+        index
+        for index, item in enumerate(code.compiled)
+        if mutants_ptx.kind_of(code, index) == "wait" and item.instruction.opcode != "mbarrier"
+    ]
+    _run(launch, dict.fromkeys(waits, watch))
+    return seen
+
+
+def _all_out(machine: Machine) -> tuple[Hashable, ...]:
+    units = (unit for unit in machine.units if isinstance(unit, Copies | BulkGroups | Products))
+    return tuple(each for unit in units for each in _under_way(unit, groups=False))
+
+
+# -- who meets whom
+
+
+_AGAINST = {"read": ("write", "atomic"), "write": ("read", "write", "atomic"), "atomic": ("read", "write")}
+"""Use → uses by other warps that it must not meet."""
+
+
+class _Bytes:
+    """Of each byte, by bit, the warps that have read, written or changed it by an atomic since the last barrier."""
+
+    def __init__(self, size: int) -> None:
+        self.touched = {use: np.zeros(size, np.uint64) for use in _AGAINST}
+        self._since: list[np.ndarray] = []  # places of the accesses
+
+    def forget(self, start: int, end: int) -> None:
+        """A barrier orders them."""
+        for masks in self.touched.values():
+            masks[start:end] = 0
+
+    def forget_all(self) -> None:
+        """The same of all."""
+        for masks in self.touched.values():
+            for places in self._since:
+                masks[places] = 0
+        self._since.clear()
+
+    def meets(self, use: str, at: np.ndarray, warps: np.ndarray, against: Sequence[str]) -> bool:
+        """Note that warps use bytes, one each; whether others used them, or do, in one of the ways of ``against``."""
+        own = np.uint64(1) << warps.astype(np.uint64)
+        self._since.append(at)
+        np.bitwise_or.at(self.touched[use], at, own)
+        return any(bool((self.touched[each][at] & ~own).any()) for each in against)
+
+
+class _Meetings:
+    """Whether two warps of a block touch one byte, or one part of tensor memory, in no order, one of them writing."""
+
+    def __init__(self) -> None:
+        self.found = False
+
+    def attach(self, runner: Runner) -> None:
+        """Watch one chunk of blocks."""
+        machine = self.machine = runner.machine
+        self.warps = machine.per_group // LANES
+        self.stride = machine.shared.stride
+        self.memory = machine.memory.bytes
+        self.spaces = {"shared": _Bytes(machine.shared.bytes.size), "mbarrier": _Bytes(machine.shared.bytes.size)}
+        self.blocks = [_Bytes(self.memory.size) for _ in machine.groups]
+        machine.shared_observer = self._shared
+        machine.observer = self._global
+        machine.mbarrier_observer = lambda access: self._note(self.spaces["mbarrier"], access, access.at, None)
+        machine.synchronised = self._barrier
+        machine.settled = self.spaces["shared"].forget
+
+    def _barrier(self, group: int) -> None:
+        for space in self.spaces.values():
+            space.forget(group * self.stride, (group + 1) * self.stride)
+        self.blocks[group].forget_all()
+
+    def _shared(self, access: Access) -> None:
+        self._note(self.spaces["shared"], access, access.at, self.machine.shared.bytes)
+
+    def _global(self, access: Access) -> None:
+        groups = access.threads // self.machine.per_group
+        for group in np.unique(groups).tolist():
+            self._note(self.blocks[group], access, access.at, self.memory, groups == group)
+
+    def _note(self, space: _Bytes, access: Access, at: np.ndarray, held: np.ndarray | None, which=None) -> None:
+        places = at[:, None] + np.arange(access.size)
+        warps = np.broadcast_to((access.threads // LANES % self.warps)[:, None], places.shape)
+        changes = self._changes(access, places, held)
+        chosen = np.ones(places.shape, np.bool_) if which is None else np.broadcast_to(which[:, None], places.shape)
+        use = "atomic" if access.atomic else "write" if access.write else "read"
+        kept = chosen & ~changes  # written with what is there
+        self.found |= space.meets(use, places[chosen & changes], warps[chosen & changes], _AGAINST[use])
+        self.found |= space.meets(use, places[kept], warps[kept], ("read", "atomic"))
+
+    def _changes(self, access: Access, places: np.ndarray, held: np.ndarray | None) -> np.ndarray:
+        """Which bytes of a write get another value than they have, or than another write of the instruction gives."""
+        if not access.write or access.words is None or held is None:
+            return np.ones(places.shape, np.bool_)
+        words = np.ascontiguousarray(access.words).view(np.uint8).reshape(places.shape[0], -1)[:, : access.size]
+        _, first, inverse = np.unique(places, return_index=True, return_inverse=True)
+        again = first[inverse].reshape(-1) != np.arange(places.size)
+        same = words.reshape(-1) == words.reshape(-1)[first[inverse].reshape(-1)]
+        return np.asarray((words != held[places]) & ~(again & same).reshape(places.shape))
+
+
+def _met(launch: Launch) -> bool:
+    """Whether two warps meet with no barrier between."""
+    meetings = _Meetings()
+    launch.attach.append(meetings.attach)
+    launch.run()
+    return meetings.found
+
+
+# -- the others
+
+
+def class_of(code: Code, index: int, launches: Sequence[Launch]) -> str:
+    """What is known of a deletion that changes nothing, as in ``survivors.py``: equal, skips, dead or lost."""
+    item = code.compiled[index]
+    if item.entry.ends:
+        return "skips"
+    if not any(_changes(code, index, launch) for launch in launches):
+        return "equal"
+    reads: set[Register] = set().union(*(other.uses.reads for other in code.compiled))
+    return "dead" if item.uses.writes and not item.uses.writes & reads else "lost"
+
+
+def _changes(code: Code, index: int, launch: Launch) -> bool:
+    """Whether its registers ever hold other bits behind it than before; of a store: whether it runs."""
+    whole = mutants_ptx.before_passes(code)  # without the passes, by which some instructions run at the place of others
+    item, changed = whole[index], [False]
+
+    def step(machine: Machine) -> None:
+        before = _values(machine, item)
+        item.step(machine)
+        changed[0] |= not before or not all(map(np.array_equal, before, _values(machine, item)))
+
+    compiled = (*whole[:index], replace(item, step=step), *whole[index + 1 :])
+    launch.code = cut(code.program, compiled)
+    launch.run()
+    return changed[0]
+
+
+_KINDS = {1: Type.PRED, 16: Type.B16, 32: Type.B32, 64: Type.B64, 128: Type.B128}
+
+
+def _values(machine: Machine, item: Compiled) -> list[np.ndarray]:
+    return [np.array(machine.rows[_KINDS[each.bits]][each.index]) for each in item.uses.writes]
