@@ -3,6 +3,7 @@
 =========  ==============================================================================================
 idle       whenever it runs, it ends, orders and shows nothing: no operation is out, no write is unseen
 covered    a barrier: without it no two warps meet at a byte with no other barrier between
+alone      an mbarrier that nothing ends: no data and no other mbarrier is put in its place
 merged     every other wait leaves out what it left out before: a group is committed together with the next one
 equal      whenever it runs, its registers already hold what it writes; of a store: it never runs
 skips      a branch that is never taken, or over code that changes nothing
@@ -36,7 +37,7 @@ from portkit.emulate.ptx.machine import LANES, Access, Machine
 from portkit.emulate.ptx.program import Register
 from portkit.emulate.ptx.types import Type
 
-CLASSES = ("idle", "covered", "merged", "equal", "skips", "dead", "lost")
+CLASSES = ("idle", "covered", "alone", "merged", "equal", "skips", "dead", "lost")
 
 
 # -- what orders
@@ -46,6 +47,8 @@ def reason(kind: str, whole: Sequence[Launch], mutant: Sequence[Launch]) -> str:
     """Why a mutant of what orders, which leaves the same bits in all orders of warps, is as good; empty: it is not."""
     if kind == "barrier":
         return "" if any(map(_met, mutant)) else "covered"
+    if kind == "mbarrier":
+        return "" if any(map(_reused, mutant)) else "alone"
     if kind in {"commit", "wait"} and all(left == right for left, right in zip(map(_out, whole), map(_out, mutant))):  # noqa: B905
         return "merged"
     return ""
@@ -248,6 +251,30 @@ def _met(launch: Launch) -> bool:
     launch.attach.append(meetings.attach)
     launch.run()
     return meetings.found
+
+
+def _reused(launch: Launch) -> bool:
+    """Whether bytes of a living mbarrier become data, or those of another one."""
+    found = [False]
+
+    def attach(runner: Runner) -> None:
+        barriers = runner.machine.unit(MemoryBarriers)
+        initialise = barriers.initialise
+
+        def made(site, place: int, count: int, thread: int) -> None:
+            found[0] |= place in barriers.known
+            initialise(site, place, count, thread)
+
+        def used(access: Access) -> None:
+            found[0] |= access.write and any(
+                ((access.at < at + 8) & (access.at + access.size > at)).any() for at in barriers.known
+            )
+
+        barriers.initialise, runner.machine.shared_observer = made, used
+
+    launch.attach.append(attach)
+    launch.run()
+    return found[0]
 
 
 # -- the others

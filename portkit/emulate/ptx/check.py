@@ -12,6 +12,7 @@ from portkit.emulate.core.memory import Memory
 from portkit.emulate.core.watch import GlobalCheck, GlobalWatch, SharedCheck
 from portkit.emulate.ptx.definitions import unwritten_reads
 from portkit.emulate.ptx.execute import Block, Code, Runner
+from portkit.emulate.ptx.isa.mbarriers import MemoryBarriers
 from portkit.emulate.ptx.machine import LANES, Access, Machine
 
 
@@ -51,7 +52,9 @@ class Check:
             runner.watch = self._on_block
         if self.launch.needed(warps):
             machine.observer = whole
-        machine.shared_observer, machine.settled = shared, shared.settle
+        ends = any(item.instruction.name.startswith("mbarrier.inval") for item in runner.code.compiled)
+        machine.unit(MemoryBarriers).all_end = ends
+        machine.shared_observer, machine.settled = Data(machine, shared) if ends else shared, shared.settle
         made = MadeAndEnded(shared)
         machine.mbarrier_observer = made if warps > 1 else None
 
@@ -65,6 +68,28 @@ class Check:
     def _on_block(self, machine: Machine, block: Block) -> None:
         for finding in self.judged.findings.get(block.start, ()):
             machine.note(dataclasses.replace(finding, place=machine.place(int(machine.selected[0]))))
+
+
+class Data:
+    """Accesses to shared memory as data: in order, and never writes where an mbarrier lives.
+
+    Of programs that end mbarriers. Triton before 3.8 ends none in some specialised kernels, and puts data where they
+    were; the device does not mind.
+
+    Args:
+        machine: of the chunk.
+        shared: that judges their order.
+    """
+
+    def __init__(self, machine: Machine, shared: SharedCheck) -> None:
+        self.machine, self.shared = machine, shared
+
+    def __call__(self, access: Access) -> None:
+        """Judge an access that is about to be made."""
+        if access.write and (which := self.machine.unit(MemoryBarriers).living(access)) is not None:
+            message = "writes data where an mbarrier lives: no mbarrier.inval ended it"
+            self.shared.found(Kind.UNDEFINED, message, access, which, int(access.at[which]))
+        self.shared(access)
 
 
 class MadeAndEnded:

@@ -19,7 +19,7 @@ from portkit.emulate.core.bytestore import Offsets
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.registry import Entry
-from portkit.emulate.ptx.machine import Access, Array, Machine, Threads
+from portkit.emulate.ptx.machine import Access, Array, Machine, Mask, Threads
 from portkit.emulate.ptx.program import Operand, Sink, Space
 from portkit.emulate.ptx.types import Type
 
@@ -64,6 +64,8 @@ class MemoryBarriers:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.known: dict[int, Barrier] = {}
+        self.all_end = False  # whether the program ends those that it makes before their bytes are used again
+        self.lives: Mask = np.zeros(machine.shared.bytes.size // _SIZE, np.bool_)  # by eight bytes
 
     def at(self, site: Site, place: int, thread: int) -> Barrier:
         """The barrier at an offset.
@@ -94,11 +96,20 @@ class MemoryBarriers:
             self.machine.mbarrier_observer(access)
 
     def initialise(self, site: Site, place: int, count: int, thread: int) -> None:
-        """Give an offset a barrier."""
+        """Give an offset a barrier.
+
+        Raises:
+            Fault: for so many arrivals there is none, or one lives there in a program that ends its own.
+        """
         if not 1 <= count <= _MOST:
             message = f"an mbarrier that expects {count} arrivals"
             raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))
-        self.known[place] = Barrier(count, count)
+        if place in self.known:
+            if self.all_end:
+                message = "an mbarrier is made where one lives: no mbarrier.inval ended it"
+                raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread), buffer="shared"))
+            self.forget(site, place, thread)
+        self.known[place], self.lives[place // _SIZE] = Barrier(count, count), True
 
     def forget(self, site: Site, place: int, thread: int) -> None:
         """mbarrier.inval. Arrivals that nobody waited for come nowhere.
@@ -108,9 +119,19 @@ class MemoryBarriers:
         """
         barrier = self.at(site, place, thread)
         if any(each.brings for each in barrier.owed):
-            message = "an mbarrier is invalidated while a copy is to arrive at it"
+            message = "an mbarrier is ended or made anew while a copy is to arrive at it"
             raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
         del self.known[place]
+        self.lives[place // _SIZE] = False
+
+    def living(self, access: Access) -> int | None:
+        """Number of the first access that touches bytes of an mbarrier; None: none does."""
+        if not self.known:
+            return None
+        met = self.lives[access.at // _SIZE]
+        if access.size > _SIZE:
+            met |= self.lives[access.at // _SIZE + 1]
+        return int(np.argmax(met)) if met.any() else None
 
     def arrive(self, site: Site, place: int, thread: int, count: int = 1, expect: int | None = None) -> None:
         """Count arrivals, and announce bytes before that; None: arrivals of threads for what they did before."""
