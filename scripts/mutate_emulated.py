@@ -41,7 +41,7 @@ from mutants import Mutant, Prepared, mutant_of, prepare, rates
 
 VENDORS = {"amd": AMD_ARCHITECTURES, "nvidia": PTX_ARCHITECTURES}
 
-PARTS = 12
+PARTS = 6
 """Of each kernel's mutants: what a process takes at a time."""
 
 Done = frozenset[tuple[str, ...]]
