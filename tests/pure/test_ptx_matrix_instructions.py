@@ -436,10 +436,11 @@ def test_other_architectures_have_no_wgmma():
 
 
 STORED = "tcgen05.wait::st.sync.aligned;\n"
+STORE_AGAIN = f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r82], {words(10, 8)};\n" + STORED
 TENSOR_MMA = "@%p0 tcgen05.mma.cta_group::1.kind::f16 [%r80], %rd33, %rd34, %r83, "
 
 
-def tensor_memory(*, stored=STORED, again="", committed=True, waited=True, freed=True, fence=PROXY):
+def tensor_memory(*, stored=STORED, again="", committed=True, waited=True, freed=True, fence=PROXY, late="", more=""):
     """m128n8k16 of float16 by a block of 128 threads: A and B in shared memory, D starts from registers."""
     lines = BARRIER.replace("4096", "6144") + "setp.lt.u32 %p3, %r90, 32;\n"
     lines += "@%p3 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r63+8], 32;\nbar.sync 0;\n"
@@ -450,7 +451,7 @@ def tensor_memory(*, stored=STORED, again="", committed=True, waited=True, freed
     lines += f"st.shared.v4.b32 [%r62], {words(0, 4)};\nst.shared.v4.b32 [%r62+2048], {words(4, 4)};\n"
     lines += "setp.lt.u32 %p4, %r90, 16; mul.wide.u32 %rd30, %r90, 16; add.u64 %rd31, %rd2, %rd30;\n"
     lines += f"@%p4 ld.global.v4.b32 {words(0, 4)}, [%rd31];\n@%p4 st.shared.v4.b32 [%r62+4096], {words(0, 4)};\n"
-    lines += fence + "bar.sync 0;\nshr.u32 %r64, %r60, 4; cvt.u64.u32 %rd32, %r64;\n"
+    lines += fence + "bar.sync 0;\n" + late + "shr.u32 %r64, %r60, 4; cvt.u64.u32 %rd32, %r64;\n"
     lines += f"or.b64 %rd33, %rd32, {128 << 16 | 8 << 32 | 1 << 46}; add.u64 %rd34, %rd32, 256;\n"
     lines += f"or.b64 %rd34, %rd34, {8 << 16 | 8 << 32 | 1 << 46};\n"
     lines += f"setp.eq.u32 %p5, %r90, %r90; mov.b32 %r83, {1 << 4 | 1 << 17 | 8 << 24};\n"
@@ -461,6 +462,7 @@ def tensor_memory(*, stored=STORED, again="", committed=True, waited=True, freed
     lines += f"tcgen05.ld.sync.aligned.32x32b.x8.b32 {words(20, 8)}, [%r82];\ntcgen05.wait::ld.sync.aligned;\n" + store(
         3, 20, 8
     )
+    lines += more
     if freed:
         lines += "bar.sync 0;\n@%p3 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r80, 32;\n"
     return text(lines, target="sm_100a", threads=128, shared=8192)
@@ -504,6 +506,8 @@ def test_products_of_several_blocks_run_as_one(again, times, adds):
         ({"waited": False}, "has yet to write"),
         ({"freed": False}, "without giving back"),
         ({"fence": ""}, "fence.proxy.async"),
+        ({"late": STORE_AGAIN}, "another warp stored"),
+        ({"more": TENSOR_MMA + "%p5;\n"}, "another warp loaded"),
     ],
 )
 def test_tensor_memory_needs_its_waits(change, part):
@@ -559,6 +563,24 @@ def test_phases_are_asked_for_without_waiting():
 )
 def test_misused_barriers_are_found(lines, part):
     finds(text(BARRIER + lines, threads=128, shared=8192), part, empty(4))
+
+
+INVAL = "bar.sync 0;\n@%p0 mbarrier.inval.shared::cta.b64 [%r63];\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "part"),
+    [
+        ("@%p0 st.shared.b32 [%r63+4], 0;\n", "writes data where an mbarrier lives"),
+        ("@%p0 st.shared.v4.b32 [%r63], {0, 0, 0, 0};\n", "writes data where an mbarrier lives"),
+        ("@%p0 mbarrier.init.shared::cta.b64 [%r63], 1;\n", "is made where one lives"),
+    ],
+)
+def test_bytes_of_an_mbarrier_are_its_own_until_it_is_ended(lines, part):
+    """In programs that end theirs: others are known to be right on the device."""
+    finds(text(BARRIER + lines + INVAL, threads=128, shared=8192), part, empty(4))
+    passes(text(BARRIER + lines, threads=128, shared=8192), empty(4))
+    passes(text(BARRIER + INVAL + lines, threads=128, shared=8192), empty(4))
 
 
 ENDED = ("@%p0 mbarrier.arrive.shared::cta.b64 _, [%r63];\n" + WAIT, "@%p0 mbarrier.inval.shared::cta.b64 [%r63];\n")

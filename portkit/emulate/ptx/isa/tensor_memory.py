@@ -76,6 +76,16 @@ class Stored:
     range: Range
 
 
+@dataclass(frozen=True)
+class _Ended:
+    """A load or store of a warp that it has waited for; other warps come behind it after a barrier."""
+
+    site: Site
+    warp: int  # of the chunk
+    range: Range
+    write: bool
+
+
 @dataclass
 class _Block:
     """Tensor memory of one block."""
@@ -86,6 +96,7 @@ class _Block:
     commits: list[Commit] = field(default_factory=list)
     stores: list[Stored] = field(default_factory=list)
     loads: list[tuple[Site, int, Range]] = field(default_factory=list)  # with the warp
+    ended: list[_Ended] = field(default_factory=list)  # loads and stores of warps since the last barrier
 
 
 @dataclass(eq=False)
@@ -123,6 +134,13 @@ class TensorMemory:
             (len(machine.groups), TENSOR_LANES, COLUMNS), machine.poison, np.uint32
         )
         self.blocks = [_Block() for _ in machine.groups]
+        self._ordered, machine.synchronised = machine.synchronised, self.synchronised
+
+    def synchronised(self, group: int) -> None:
+        """A block has passed a barrier."""
+        self.blocks[group].ended.clear()
+        if self._ordered:
+            self._ordered(group)
 
     # -- words
 
@@ -222,16 +240,18 @@ class TensorMemory:
     def wait_loads(self, warps: set[int]) -> None:
         """End the loads of warps."""
         for block in self.blocks:
+            block.ended += [_Ended(*load, write=False) for load in block.loads if load[1] in warps]
             block.loads = [load for load in block.loads if load[1] not in warps]
 
     def issue(self, issued: Issued, touched: Sequence[Range]) -> None:
         """Let a product or copy run later, behind those that were issued before.
 
         Raises:
-            Fault: it touches what a store has yet to write.
+            Fault: it touches what a store has yet to write, or comes in no order with loads and stores of other warps.
         """
         group = issued.writes.group
         self._check_loads(issued.site, issued.thread, issued.writes)
+        self._check_ended(issued, touched)
         for stored in self.blocks[group].stores:
             if any(stored.range.meets(each) for each in (*touched, issued.writes)):
                 raise self._missing(issued.site, issued.thread, "used", "a store", "tcgen05.wait::st", stored.site)
@@ -239,6 +259,20 @@ class TensorMemory:
         for units in issued.units:
             self.flights.reads(operation, units)
         self.blocks[group].queue.append(issued)
+
+    def _check_ended(self, issued: Issued, touched: Sequence[Range]) -> None:
+        """Refuse a product or copy of what other warps have stored, or into what they have loaded, since a barrier.
+
+        Raises:
+            Fault: there are such.
+        """
+        for each in self.blocks[issued.writes.group].ended:
+            ranges = (*touched, issued.writes) if each.write else (issued.writes,)
+            if each.warp != issued.thread // LANES and any(each.range.meets(range_) for range_ in ranges):
+                did, line = "stored" if each.write else "loaded", each.site.source or f"line {each.site.line}"
+                message = f"tensor memory is used that another warp {did} in {line}, with no barrier between"
+                place = self.machine.place(issued.thread)
+                raise Fault(Finding(Kind.SHARED_RACE, message, issued.site, place))
 
     def commit(self, thread: int, arrive: Callable[[], None]) -> Commit:
         """Close what a thread's block has issued so far."""
@@ -291,7 +325,9 @@ class TensorMemory:
         """End the stores of warps."""
         ended: list[Stored] = []
         for block in self.blocks:
-            ended += [stored for stored in block.stores if stored.thread // LANES in warps]
+            mine = [stored for stored in block.stores if stored.thread // LANES in warps]
+            block.ended += [_Ended(each.site, each.thread // LANES, each.range, write=True) for each in mine]
+            ended += mine
             block.stores = [stored for stored in block.stores if stored.thread // LANES not in warps]
         for _, alike in itertools.groupby(ended, lambda stored: stored.words.shape[-1]):
             found = list(alike)
