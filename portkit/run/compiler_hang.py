@@ -17,6 +17,9 @@ import re
 import sys
 from collections.abc import Iterator
 
+NO_COMPILER = "PORTKIT_NO_PRELOAD"
+"""Variable of the environment by which no supervisor imports it."""
+
 HANG = "PORTKIT_COMPILER_HANG"
 """Variable of the environment that has the cause, where the import went over its limit."""
 

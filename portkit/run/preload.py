@@ -24,9 +24,8 @@ from triton import knobs
 
 from portkit.model import Evidence
 from portkit.plan.baselines import WITHOUT_COMPILER
-from portkit.run.compiler_hang import ended_after
+from portkit.run.compiler_hang import NO_COMPILER, ended_after
 from portkit.run.jobs import Chain
-from portkit.run.session import NO_COMPILER
 
 _MODULES = ("torch._dynamo", "torch._inductor.compile_fx")
 _FOR_THE_IMPORT = {

@@ -35,7 +35,7 @@ from portkit.model import (
     Status,
     Target,
 )
-from portkit.run.compiler_hang import HANG, hang_in
+from portkit.run.compiler_hang import HANG, NO_COMPILER, hang_in
 from portkit.run.jobs import (
     AllDone,
     Chain,
@@ -56,9 +56,6 @@ from portkit.run.scrub import scrub, tail
 
 COMPILER: Final = "--compiler="
 """Has a supervisor load PyTorch's compiler before it is asked for anything; the seconds that this may take follow."""
-
-NO_COMPILER: Final = "PORTKIT_NO_PRELOAD"
-"""Variable of the environment by which no supervisor loads it."""
 
 _MOST_FAILED_STARTS = 3
 _IDLE_SECONDS = 1.0

@@ -35,6 +35,7 @@ from triton.runtime.cache import triton_key
 
 from portkit.model import Baseline, Cell, CellResult, Evidence, Outcome, Stage, Status
 from portkit.run.ahead import Builds
+from portkit.run.compiler_hang import NO_COMPILER
 from portkit.run.device_faults import ABORTS, aborted_by_runtime
 from portkit.run.gpus import Gpus, portion, split
 from portkit.run.jobs import (
@@ -62,7 +63,7 @@ from portkit.run.preload import is_wanted, load_compiler
 from portkit.run.probes import unprobed
 from portkit.run.processes import describe_exit, end_with_parent, resident_bytes
 from portkit.run.scrub import scrub, tail
-from portkit.run.session import COMPILER, NO_COMPILER
+from portkit.run.session import COMPILER
 from portkit.run.shim import answers_for
 from portkit.run.worker import work  # loads torch and Triton, once for all workers
 

@@ -15,11 +15,11 @@ import pytest
 from portkit.model import CaseSource, Cell, Device, DeviceProbe, Direction, Evidence, PlannedCell, Stage, Status
 from portkit.plan.baselines import may_compile
 from portkit.run import devices
-from portkit.run.compiler_hang import HANG
+from portkit.run.compiler_hang import HANG, NO_COMPILER
 from portkit.run.jobs import AllDone, Finished, Limits, Ready, Request
 from portkit.run.preload import is_wanted
 from portkit.run.probes import probe_job
-from portkit.run.session import COMPILER, NO_COMPILER, Kind, Session, chains_for
+from portkit.run.session import COMPILER, Kind, Session, chains_for
 from portkit.targets.catalog import load_catalog
 
 H200 = Device(0, "NVIDIA H200", "h200", "sm_90", 1, 132, "d0")
@@ -205,7 +205,7 @@ def test_measured_cells_go_to_the_supervisor_that_was_started_for_them(monkeypat
     asked = []
 
     class Link:
-        def __init__(self, kind):
+        def __init__(self, kind, limits):
             self.kind = kind
             self.done = True
 

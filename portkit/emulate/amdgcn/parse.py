@@ -14,6 +14,7 @@ from portkit.emulate.amdgcn.addresses import resolve
 from portkit.emulate.amdgcn.architecture import Architecture, architecture_of
 from portkit.emulate.amdgcn.constants import ALIGNMENT, constants_of
 from portkit.emulate.amdgcn.isa.control import ends_block
+from portkit.emulate.amdgcn.lanes import CONTROLS
 from portkit.emulate.amdgcn.modes import with_modes
 from portkit.emulate.amdgcn.program import Argument, Instruction, Program
 from portkit.emulate.core.bounds import Bounds
@@ -40,25 +41,11 @@ MODIFIERS = frozenset(
         "scope",
         "nv",
         "tfe",
-        "quad_perm",
-        "row_shl",
-        "row_shr",
-        "row_ror",
-        "row_mirror",
-        "row_half_mirror",
-        "row_bcast",
-        "row_newbcast",
-        "row_share",
-        "row_xmask",
+        *CONTROLS,
         "row_mask",
         "bank_mask",
         "bound_ctrl",
         "fi",
-        "dpp8",
-        "wave_shl",
-        "wave_shr",
-        "wave_rol",
-        "wave_ror",
         "op_sel",
         "op_sel_hi",
         "neg_lo",
