@@ -20,6 +20,9 @@ from portkit.targets.catalog import load_catalog
 NAMED: Final = 8
 """Cells that an error names."""
 
+GO_ON: Final = "name others, or go on with their run"
+"""What to do about reports without a row."""
+
 
 @dataclass(frozen=True)
 class CellView:
@@ -54,7 +57,7 @@ def find_cells(rows: Sequence[Row], name: str) -> list[Row]:
         ReportError: no cell has that name, or several have; the nearest are named. Or there are no rows.
     """
     if not rows:
-        raise ReportError(f"no cell {name!r}: the reports have no rows", remedy="name others, or go on with their run")
+        raise ReportError(f"no cell {name!r}: the reports have no rows", remedy=GO_ON)
     for test in _tests(name):
         if found := [row for row in rows if test(row)]:
             return _one_cell(found, name)

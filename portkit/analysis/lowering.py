@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
-from portkit.analysis.cells import label_of
+from portkit.analysis.cells import GO_ON, label_of
 from portkit.errors import ReportError, nearest
 from portkit.model import Direction, Evidence, Launch
 from portkit.store.merge import Dataset, Row
@@ -105,6 +105,8 @@ def pair(dataset: Dataset, kernel: str, targets: tuple[str, str], words: Iterabl
     of_kernel = [row for row in dataset.rows if row.record.cell.case == kernel]
     if not of_kernel:
         names = {row.record.cell.case for row in dataset.rows}
+        if not names:
+            raise ReportError(f"no kernel {kernel!r}: the reports have no rows", remedy=GO_ON)
         raise ReportError(f"no row of a kernel {kernel!r}", remedy=nearest(kernel, names))
     chosen = [row for row in of_kernel if all(word in _words(row) for word in words)]
     sides = [_by_operation(_of_target(chosen, of_kernel, name)) for name in targets]

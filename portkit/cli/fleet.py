@@ -18,7 +18,7 @@ from portkit.analysis.expected import expect
 from portkit.analysis.rows import comparison
 from portkit.cli.names import names
 from portkit.cli.options import PATH, fleet_option
-from portkit.cli.outputs import TABLE_SUFFIXES, check_output, layout_of, terminal_width, write
+from portkit.cli.outputs import TABLE_SUFFIXES, check_output, layout_of, rows_of, terminal_width, write
 from portkit.errors import FleetError
 from portkit.fleet.conclude import JobState, causes, exit_code, expected_targets, job_states, red_records
 from portkit.fleet.drive import Driver, fleet_of, open_jobs
@@ -189,6 +189,6 @@ def _put_table(dataset: Dataset, expected: tuple[str, ...], output: Path | None,
         click.echo(text, nl=False)
     else:
         write(output, text)
-        click.echo(f"{output}: {len(merged.rows)} rows of {len(merged.runs)} reports", err=True)
+        click.echo(f"{output}: {rows_of(len(merged.rows), len(merged.runs))}", err=True)
     if merged.missing:
         click.echo(f"MISSING: no row of {', '.join(merged.missing)}", err=True)

@@ -25,7 +25,7 @@ from portkit.cli.options import (
     targets_option,
     triton_option,
 )
-from portkit.cli.outputs import TABLE_SUFFIXES, check_output, layout_of, terminal_width, write
+from portkit.cli.outputs import TABLE_SUFFIXES, check_output, layout_of, rows_of, terminal_width, write
 from portkit.cli.reading import read_reports, under_way
 from portkit.cli.summaries import compacted, is_summary, merged_summaries, missing, parquet
 from portkit.cli.waiting import said_while
@@ -89,7 +89,7 @@ def _put(text: str, output: Path | None, merged: Comparison) -> None:
     write(output, text)
     for warning in merged.warnings:
         click.echo(f"warning: {warning}", err=True)
-    click.echo(f"{output}: {len(merged.rows)} rows of {len(merged.runs)} reports", err=True)
+    click.echo(f"{output}: {rows_of(len(merged.rows), len(merged.runs))}", err=True)
 
 
 def _merge_summaries(

@@ -35,6 +35,15 @@ def layout_of(output: Path | None, suffixes: Mapping[str, str] = LAYOUT_OF_SUFFI
     return suffixes[output.suffix]
 
 
+def rows_of(rows: int, reports: int) -> str:
+    """What a file holds.
+
+    >>> rows_of(1, 1), rows_of(14, 2)
+    ('1 row of 1 report', '14 rows of 2 reports')
+    """
+    return f"{rows} row{'s' * (rows != 1)} of {reports} report{'s' * (reports != 1)}"
+
+
 def terminal_width() -> int | None:
     """Characters of a line: ``COLUMNS``, else those of the terminal; None where there is neither: files have all."""
     told = os.environ.get("COLUMNS", "")

@@ -33,7 +33,7 @@ from portkit.cli.options import (
     targets_option,
     triton_option,
 )
-from portkit.cli.outputs import TABLE_SUFFIXES, check_output, layout_of, write
+from portkit.cli.outputs import TABLE_SUFFIXES, check_output, layout_of, rows_of, write
 from portkit.cli.reading import read_reports, under_way
 from portkit.cli.waiting import said_while
 from portkit.plan.places import KernelPlaces, kernel_places
@@ -123,7 +123,7 @@ def command(  # noqa: PLR0913, PLR0917 (click hands each option over)
         _write_plots(shown, plots, plot_format)
     if output is not None:
         write(output, _text(shown, layout or OVERVIEW))
-        click.echo(f"{output}: {len(shown.comparison.rows)} rows of {len(dataset.headers)} reports", err=True)
+        click.echo(f"{output}: {rows_of(len(shown.comparison.rows), len(dataset.headers))}", err=True)
     elif layout is not None or (html is None and plots is None):
         _show(shown, layout or OVERVIEW)
     return told_missing(shown.comparison.missing, {row.target for row in whole.rows})

@@ -105,7 +105,7 @@ def _ranked(rows: pl.DataFrame, triton: str | None) -> pl.DataFrame:
     )
 
 
-_RANKS: Final = {"version": pl.UInt32}
+_RANKS: Final = {"triton": pl.String, "version": pl.UInt32}
 
 
 def _shown(rows: pl.DataFrame) -> pl.DataFrame:

@@ -134,9 +134,14 @@ def find(paths: Sequence[Path]) -> Sources:
     """The sources of some paths.
 
     Raises:
-        ReportError: as :meth:`Sources.add`.
+        ReportError: as :meth:`Sources.add`, or the disk or the system does not give a file's bytes.
     """
     sources = Sources()
     for path in paths:
-        sources.add(path)
+        try:
+            sources.add(path)
+        except OSError as error:
+            raise ReportError(
+                f"can't be read: {error.strerror}", place=str(path), remedy="check the disk and the path"
+            ) from error
     return sources

@@ -307,6 +307,11 @@ def test_measured_rows_come_first(journal):
     assert pair(known, "softmax", ("h200", "a100")).left.record.evidence is Evidence.MEASURED
 
 
+def test_reports_without_a_row_are_told_as_such(journal):
+    with pytest.raises(ReportError, match=r"no kernel 'softmax': the reports have no rows\n.*go on with their run"):
+        pair(dataset(journal), "softmax", ("h200", "mi300x"), ())
+
+
 def test_what_can_not_be_compared_says_why(journal):
     failed = record(target="a100", build=None, outcome=Outcome(Status.COMPILE_ERROR, Stage.COMPILE, "no such thing"))
     known = dataset(journal, on(journal, "h200", [NVIDIA]), on(journal, "mi300x", [AMD], dtype="float16"), failed)

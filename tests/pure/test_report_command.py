@@ -42,7 +42,7 @@ def test_every_layout_is_written_to_a_file(reports, layout):
     file = reports / "out" / "report.any"
     done = run("--format", layout, "-o", file)
     assert done.stdout == ""
-    assert "2 rows of 1 reports" in done.stderr
+    assert "2 rows of 1 report\n" in done.stderr
     assert "softmax" in file.read_text()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from factories import build, host, launch, record, timing
+from factories import build, header, host, launch, record, timing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
@@ -21,6 +21,7 @@ from portkit.errors import ReportError
 from portkit.model import Clock, DeviceState, Evidence, Timed
 from portkit.render.summary import render_summary
 from portkit.store.columnar import merged
+from portkit.store.journal import Journal
 from portkit.store.merge import merge
 from portkit.store.summary import SCHEMA, scan, summary
 
@@ -246,6 +247,16 @@ def test_the_command_writes_merges_and_compacts_summaries(folder):
     chosen = invoke(all_, "-t", "a*", "-o", folder / "a.json")
     assert chosen.return_value == 0
     assert [row["target"] for row in json.loads((folder / "a.json").read_text())["rows"]] == ["a100"]
+
+
+def test_a_run_without_a_record_has_a_summary_that_merges(tmp_path):
+    Journal.create(tmp_path / "reports", header()).finish("interrupted")
+    empty = tmp_path / "empty.parquet"
+    assert invoke(tmp_path / "reports", "--summary", empty, "-o", tmp_path / "table.md").return_value == 0
+    assert pl.read_parquet(empty).height == 0
+    merged = invoke(empty, "-o", tmp_path / "merged.json")
+    assert (merged.exception, merged.return_value) == (None, 0)
+    assert json.loads((tmp_path / "merged.json").read_text())["rows"] == []
 
 
 def test_the_command_refuses_what_makes_no_sense(folder):

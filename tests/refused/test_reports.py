@@ -1,6 +1,7 @@
 """Reports that can't be read or written, each with its message."""
 
 import contextlib
+import errno
 import json
 import os
 
@@ -9,7 +10,7 @@ from factories import cell, file_size_limit, header, record, resume, timing
 
 from portkit.errors import ReportError
 from portkit.model import SCHEMA_VERSION, Counted, Counters, DeviceProbe, Evidence
-from portkit.store import schema
+from portkit.store import schema, sources
 from portkit.store.fit import LIMIT
 from portkit.store.journal import Journal, read_report
 from portkit.store.merge import merge
@@ -171,6 +172,16 @@ def test_a_circle_of_links_can_not_be_read(tmp_path):
         merge([one])
     Journal.create(tmp_path, header()).close()
     assert len(merge([tmp_path]).headers) == 1
+
+
+def test_a_disk_that_does_not_give_the_bytes(tmp_path, monkeypatch):
+    def broken(path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(sources, "is_parquet", broken)
+    (tmp_path / "r.jsonl").write_text("{}\n")
+    with pytest.raises(ReportError, match=r"r\.jsonl: can't be read: Input/output error\n.*check the disk"):
+        merge([tmp_path / "r.jsonl"])
 
 
 def test_blank_lines_are_no_lines(tmp_path):

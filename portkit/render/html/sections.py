@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from portkit import __version__
 from portkit.analysis.findings.rule import Severity
 from portkit.analysis.rows import Comparison
 from portkit.analysis.views.kernels import Carry, KernelSummary
@@ -20,7 +20,7 @@ Line = tuple[object, ...]
 
 def version() -> str:
     """The version of portkit."""
-    return importlib.metadata.version("portkit")
+    return __version__
 
 
 def not_measured(comparison: Comparison) -> list[tuple[Platform, str]]:
