@@ -353,7 +353,15 @@ class DryLaunch:
 
 
 def kernel_resources(kernel: Any, target: Target) -> Resources:
-    """Resources of a compiled kernel, from its binary and its metadata."""
+    """Resources of a compiled kernel, from its binary and its metadata; read once."""
+    known = vars(kernel).setdefault("_portkit_resources", {})
+    if target.architecture.name not in known:
+        known[target.architecture.name] = _read_resources(kernel, target)
+    resources: Resources = known[target.architecture.name]
+    return resources
+
+
+def _read_resources(kernel: Any, target: Target) -> Resources:
     arch, meta = target.architecture, kernel.metadata
     resources: Resources = read_resources(
         arch.platform,

@@ -80,7 +80,10 @@ def scrubbed(text: str) -> str:
     as bytes, paths among them, so these are left out.
     """
     text = _DEBUG_SECTIONS.sub(r"\1{ // left out: it holds paths as bytes\n\t}", text)
-    lines = (scrub(line) if "/" in line else line for line in text.split("\n"))
+    lines = text.split("\n")
+    paths = [number for number, line in enumerate(lines) if "/" in line]
+    for number, line in zip(paths, scrub("\n".join(lines[number] for number in paths)).split("\n"), strict=bool(paths)):
+        lines[number] = line
     return _FOLDER.sub(r"\1\2", "\n".join(lines))
 
 

@@ -14,6 +14,7 @@ from portkit.emulate.ptx.execute import Code, cut
 from portkit.emulate.ptx.isa.families import PASSES
 from portkit.emulate.ptx.isa.registry import Compiled, compile_instruction
 from portkit.emulate.ptx.program import Immediate, Instruction
+from portkit.emulate.ptx.together import compile_all
 from portkit.emulate.ptx.types import Type
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def before_passes(code: Code) -> tuple[Compiled, ...]:
     """Instructions before the passes, which must see a change; of the last program alone."""
     if id(code) not in _COMPILED:
         _COMPILED.clear()
-        _COMPILED[id(code)] = code, tuple(compile_instruction(code.program, item) for item in code.program.instructions)
+        _COMPILED[id(code)] = code, compile_all(code.program)
     return _COMPILED[id(code)][1]
 
 

@@ -9,6 +9,8 @@ from ptx_text import launch, text
 
 from portkit.emulate.ptx import execute, together
 from portkit.emulate.ptx import launch as launches
+from portkit.emulate.ptx.isa.registry import compile_instruction
+from portkit.emulate.ptx.parse import parse
 
 COPIES = 6
 LINES = """
@@ -203,3 +205,24 @@ def test_what_waits_for_another_does_not_run_with_it():
     out = np.zeros(4, np.uint32)
     launch(text("\n".join(["setp.ne.u32 %p1, %r90, 0; @%p1 bra END;", *lines, "END:"])), out, *[None] * 5)
     assert out.tolist() == [0, 5, 2, 2]
+
+
+@pytest.mark.parametrize("lanes", [0, 5])
+def test_what_the_first_of_a_kind_tells_of_the_others_is_what_each_would(lanes):
+    body, stores = copies(LINES)
+    program = parse(kernel(body, stores, lanes))
+    alike = 0
+    for item, told in zip(program.instructions, together.compile_all(program), strict=True):
+        own = compile_instruction(program, item)
+        assert (told.instruction, told.entry, told.uses, told.members) == (item, own.entry, own.uses, own.members)
+        alike += isinstance(told.step, together._Later)
+    assert alike > len(body) // 2
+
+
+@pytest.mark.parametrize("good", ["", "add.s32 %r1, %r90, 7;\n"])
+@pytest.mark.parametrize("bad", ["add.s32 %r2, %r90, 0x1ffffffffffffffff;", "add.f32 %r2, %r3, 0x1ffffffffffffffff;"])
+def test_a_constant_that_is_not_known_is_told_with_its_own_line(good, bad):
+    done = launch(text(f"{good}{bad}\n{good}"), *[None] * 6)
+    assert done.outcome.status == "unsupported"
+    assert "64 bits" in done.outcome.message
+    assert bad.rstrip(";") in done.outcome.message

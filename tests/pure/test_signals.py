@@ -1,12 +1,13 @@
 """Signals of texts written by hand: each with the lines that count, and lines that look alike and do not."""
 
 import dataclasses
+import re
 
 import factories
 import pytest
 
 from portkit.model import SCHEMA_VERSION, SIGNALS, Evidence, Platform
-from portkit.run.signals import amd, nvidia, read_signals, source
+from portkit.run.signals import amd, counting, nvidia, read_signals, source
 from portkit.store.fit import LIMIT, encode_fitting
 from portkit.store.schema import decode, encode, parse
 
@@ -165,6 +166,26 @@ def test_what_the_source_asks_for():
 def test_an_exponential_may_be_scaled_by_a_product(text, scaled, exponential):
     found = amd.machine_signals(f"\t{exponential}\n\t{text}\n")
     assert (found["exp_scaled"], found["exp_flushing"]) == (scaled, 1 - scaled)
+
+
+@pytest.mark.parametrize("patterns", [source._PATTERNS, nvidia._PATTERNS, amd._PATTERNS], ids=["ir", "ptx", "gcn"])
+def test_counts_are_those_of_the_patterns(patterns):
+    for text in (TTIR, PTX, GCN, TTGIR, "arith.\n fma.rn.\n v_cvt_\n", ""):
+        assert counting.counts(patterns, text) == {name: len(each.findall(text)) for name, each in patterns.items()}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "word"),
+    [
+        (r"\bex2\.approx\.f32", "ex2.approx.f32"),
+        (r"^\s*(?:a|b)_atomic_(?!c)\w+", "_atomic_"),
+        (r"tests?x", "x"),
+        (r"one|other", ""),
+        (r"ab{2}[cd]e(f(g)h)ij+", "e"),
+    ],
+)
+def test_what_every_match_has(pattern, word):
+    assert counting._word(re.compile(pattern)) == word
 
 
 def test_a_product_of_another_type():

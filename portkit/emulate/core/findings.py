@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from portkit.model import Outcome, Stage, Status
@@ -136,23 +135,32 @@ class Unloadable(Halt):
     """The text can't be launched as it is."""
 
 
-@contextmanager
-def readable(site: Site | None = None) -> Iterator[None]:
+class readable:  # noqa: N801 - a context manager; one that contextlib makes takes longer than what is read
     """Refuse by name what a reader of text meets where it expects another form, as in text edited by hand.
 
     Args:
-        site: the line that is read; None for the text as a whole.
+        site: the line that is read, or what gives it; None for the text as a whole.
 
     Raises:
         Unsupported: the line can't be read.
         Unloadable: the text can't be read.
     """
-    try:
-        yield
-    except (ValueError, LookupError, ArithmeticError, RecursionError) as error:
-        if site is not None:
-            raise Unsupported(f"can't be read: {error}", site) from error
-        raise Unloadable(f"the text can't be read; was it damaged or edited? {error}") from error
+
+    __slots__ = ("_site",)
+
+    def __init__(self, site: Site | Callable[[], Site] | None = None) -> None:
+        self._site = site
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, ValueError | LookupError | ArithmeticError | RecursionError):
+            return
+        if self._site is None:
+            raise Unloadable(f"the text can't be read; was it damaged or edited? {error}") from error
+        site = self._site if isinstance(self._site, Site) else self._site()
+        raise Unsupported(f"can't be read: {error}", site) from error
 
 
 class OverBudget(Halt):

@@ -11,6 +11,9 @@ def split_operands(text: str, opening: str, closing: str) -> list[str]:
         opening: brackets that open, such as ``[(``.
         closing: those that close.
     """
+    if not any(each in text for each in opening):
+        parts = [part.strip() for part in text.split(",")]
+        return parts if parts[-1] else parts[:-1]
     depth, start, parts = 0, 0, []
     for place, char in enumerate(text):
         if char in opening:

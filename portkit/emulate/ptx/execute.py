@@ -18,10 +18,10 @@ from portkit.emulate.core.running import Blocks, Meter
 from portkit.emulate.core.schedule import ENDED, READY, Order, Schedule
 from portkit.emulate.ptx.decode import Read, Step
 from portkit.emulate.ptx.isa.barriers import Barriers
-from portkit.emulate.ptx.isa.registry import Compiled, Pass, compile_instruction
+from portkit.emulate.ptx.isa.registry import Compiled, Pass
 from portkit.emulate.ptx.machine import LANES, PARKED, SLEEPING, Machine, Mask
 from portkit.emulate.ptx.program import Program
-from portkit.emulate.ptx.together import arranged
+from portkit.emulate.ptx.together import arranged, compile_all
 
 _NOWHERE = np.iinfo(np.int64).max
 """A program counter behind all others."""
@@ -62,7 +62,7 @@ def build(program: Program, passes: tuple[Pass, ...] = ()) -> Code:
     Raises:
         Unsupported: an instruction is not modelled.
     """
-    compiled = tuple(compile_instruction(program, item) for item in program.instructions)
+    compiled = compile_all(program)
     for each in passes:
         compiled = each(program, compiled)
     return cut(program, compiled)

@@ -43,6 +43,15 @@ def parse_operand(text: str, scopes: Sequence[Scope], site: Site) -> Operand:
     Raises:
         Unsupported: it has a form that is not known, or names a register that is not declared.
     """
+    return _register(text, scopes) or _other(text, scopes, site)
+
+
+def _register(text: str, scopes: Sequence[Scope]) -> Register | None:
+    """As most operands are: looked for first, since that is fast."""
+    return next((scope.registers[text] for scope in reversed(scopes) if text in scope.registers), None)
+
+
+def _other(text: str, scopes: Sequence[Scope], site: Site) -> Operand:
     if text[:1] in "{(" and text[-1:] in "})":
         return Vector(tuple(parse_operand(part, scopes, site) for part in operands_of(text[1:-1])))
     if text[:1] == "[":
@@ -60,9 +69,6 @@ def parse_operand(text: str, scopes: Sequence[Scope], site: Site) -> Operand:
 
 
 def _named(text: str, scopes: Sequence[Scope], site: Site) -> Operand:
-    for scope in reversed(scopes):
-        if text in scope.registers:
-            return scope.registers[text]
     if _NAME.fullmatch(text):
         return Symbol(_variable(text, scopes))
     if match := _WITH_OFFSET.fullmatch(text):

@@ -184,7 +184,7 @@ class _Reader:
             self._brace("{", pending.line)
             self.scopes[-1].variables.update(own)
         elif statement:
-            with readable(Site(pending.line, statement)):
+            with readable(lambda: Site(pending.line, statement)):
                 self._statement(statement, pending.line)
         return rest[end + 1 :].lstrip()
 
@@ -304,7 +304,7 @@ class _Reader:
     # -- instructions
 
     def _instruction(self, text: str, line: int) -> Instruction:
-        site = Site(line, re.sub(r"\s+", " ", text), self.source.here)
+        site = Site(line, " ".join(text.split()), self.source.here)
         match = INSTRUCTION.fullmatch(text)
         if match is None:
             raise Unsupported("not an instruction", site)

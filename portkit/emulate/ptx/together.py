@@ -14,13 +14,14 @@ import heapq
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from portkit.emulate.core.findings import Unsupported
 from portkit.emulate.ptx.decode import Decoder, Read, Step, Uses, Write
 from portkit.emulate.ptx.isa.families import FAMILIES
-from portkit.emulate.ptx.isa.registry import Compiled, build_step, row_name
+from portkit.emulate.ptx.isa.registry import Compiled, Entry, build_step, compile_instruction, row_name
 from portkit.emulate.ptx.machine import Array, Machine, Rows
 from portkit.emulate.ptx.program import (
     Address,
@@ -118,19 +119,17 @@ def _parts(operand: Operand) -> tuple[Operand, ...]:
     return (operand.operand,) if isinstance(operand, Negated) else ()
 
 
-def key_of(item: Compiled) -> Hashable | None:
-    """What instructions that may run as one have in common; None: it runs alone.
+def _key_of(instruction: Instruction) -> tuple[Hashable | None, tuple[Register, ...]]:
+    """What instructions that may run as one have in common, and the registers that they differ in; None: it runs alone.
 
     Their names are equal, and the forms of their operands; a register that stands at two places does so in all.
     """
-    instruction = item.instruction
-    if item.step is not item.made or instruction.guard or row_name(instruction) not in _names():
-        return None
-    if "cc" in instruction.modifiers:
-        return None
+    if instruction.guard or row_name(instruction) not in _names() or "cc" in instruction.modifiers:
+        return None, ()
     seen: dict[Register, int] = {}
     forms = tuple(_form(operand, seen) for operand in instruction.operands)
-    return None if None in forms else (instruction.opcode, instruction.modifiers, forms)
+    key = None if None in forms else (instruction.opcode, instruction.modifiers, forms)
+    return key, tuple(seen)
 
 
 def _form(operand: Operand, seen: dict[Register, int]) -> Hashable | None:
@@ -140,6 +139,55 @@ def _form(operand: Operand, seen: dict[Register, int]) -> Hashable | None:
         return None
     forms = tuple(_form(part, seen) for part in _parts(operand))
     return None if None in forms else (type(operand), forms)
+
+
+# -- steps
+
+
+class _Later:
+    """The step of an instruction like another one that has been compiled; made when it is asked for."""
+
+    def __init__(self, program: Program, entry: Entry, instruction: Instruction) -> None:
+        self._of = program, entry, instruction
+
+    @functools.cached_property
+    def step(self) -> Step:
+        """The step.
+
+        Raises:
+            Unsupported: a constant has a form that is not known.
+        """
+        program, entry, instruction = self._of
+        return build_step(entry, Decoder(program, instruction))
+
+    def __call__(self, machine: Machine) -> None:
+        """Run it."""
+        self.step(machine)
+
+
+def compile_all(program: Program) -> tuple[Compiled, ...]:
+    """Every instruction of a program. Of those that may run as one, the first is looked at, and tells of the others.
+
+    Raises:
+        Unsupported: an instruction is not modelled.
+    """
+    firsts: dict[Hashable, tuple[Compiled, tuple[Register, ...]]] = {}
+    return tuple(_compiled(program, item, firsts) for item in program.instructions)
+
+
+def _compiled(
+    program: Program, instruction: Instruction, firsts: dict[Hashable, tuple[Compiled, tuple[Register, ...]]]
+) -> Compiled:
+    key, registers = _key_of(instruction)
+    if key is None or key not in firsts:
+        made = replace(compile_instruction(program, instruction), key=key)
+        firsts[key] = made, registers
+        return made
+    like, its = firsts[key]
+    own = dict(zip(its, registers, strict=True))
+    uses = Uses({own[each] for each in like.uses.reads}, {own[each] for each in like.uses.writes})
+    later = _Later(program, like.entry, instruction)
+    return Compiled(instruction, like.entry, later, uses, made=later, key=key)
 
 
 # -- the order
@@ -157,7 +205,7 @@ class _Node:
 
 def _nodes(items: Sequence[Compiled]) -> list[_Node]:
     """What waits for what: by registers, and what runs alone for what did so before."""
-    nodes = [_Node(key_of(item)) for item in items]
+    nodes = [_Node(item.key if item.step is item.made else None) for item in items]
     written: dict[Register, int] = {}
     read: dict[Register, list[int]] = defaultdict(list)
     alone: int | None = None
@@ -245,10 +293,20 @@ def arranged(program: Program, items: Sequence[Compiled]) -> list[tuple[Compiled
     found = []
     while ready:
         group = [items[number] for number in ready.take()]
-        step = _step_of(program, group) if len(group) > 1 else group[0].step
-        found.append((group[0], step))
+        found.append((group[0], _step_of(program, group)))
     return found
 
 
 def _step_of(program: Program, group: Sequence[Compiled]) -> Step:
-    return build_step(group[0].entry, Several(program, [item.instruction for item in group]))
+    first = group[0]
+    if len(group) > 1:
+        try:
+            return build_step(first.entry, Several(program, [item.instruction for item in group]))
+        except Unsupported:
+            for item in group:
+                compile_instruction(program, item.instruction)  # which names the one that can't be
+            raise
+    if isinstance(first.made, _Later):
+        made = first.made.step  # now, so that what is wrong with it is told before it runs
+        return made if first.step is first.made else first.step
+    return first.step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,24 @@ def compiled(patterns: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
 
 def counts(patterns: Mapping[str, re.Pattern[str]], text: str) -> dict[str, int]:
     """Signal → how often its pattern is in the text."""
-    return {name: len(pattern.findall(text)) for name, pattern in patterns.items()}
+    return {name: len(pattern.findall(text)) if _word(pattern) in text else 0 for name, pattern in patterns.items()}
+
+
+_TIMES = re.compile(r"(?<!\\)\{[\d,]+\}")
+_ESCAPED = re.compile(r"\\[a-zA-Z]|\[\^?(?:\\.|[^\]\\])*\]")
+_GROUP = re.compile(r"\([^()]*\)")
+_WORDS = re.compile(r"(?:[\w ]|\\[^\w\s])+(?![\w ?*+{])")
+
+
+@functools.cache
+def _word(pattern: re.Pattern[str]) -> str:
+    """What every match has in it, to be looked for first, which is fast; empty where there is nothing such."""
+    rest, before = _ESCAPED.sub("\0", _TIMES.sub("*", pattern.pattern)), ""
+    while rest != before:
+        rest, before = _GROUP.sub("\0", rest), rest
+    if "|" in rest:
+        return ""
+    return max((found.replace("\\", "") for found in _WORDS.findall(rest)), key=len, default="")
 
 
 def matrix_classes(instructions: Iterable[str], classes: Classes) -> Counter[str]:

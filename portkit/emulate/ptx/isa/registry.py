@@ -8,7 +8,7 @@ name, the last type of the instruction decides.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -54,6 +54,7 @@ class Compiled:
     members: Read | None = None  # lanes that run it together, by bit; None: all
     also: tuple[Uses, ...] = ()  # of instructions behind it that run with it
     made: Step | None = None  # as its entry made it; where ``step`` is another, something has been added or taken away
+    key: Hashable | None = None  # what those have in common that may run as one
 
 
 Pass: TypeAlias = Callable[[Program, tuple[Compiled, ...]], tuple[Compiled, ...]]
@@ -109,12 +110,17 @@ def row_name(instruction: Instruction) -> str:
     Raises:
         Unsupported: no table has any.
     """
-    names, known = (instruction.opcode, *instruction.modifiers), all_entries()
-    for length in range(len(names), 0, -1):
-        name = ".".join(names[:length])
-        if name in known:
-            return name
-    raise Unsupported(f"instruction {instruction.opcode} is not known", instruction.site)
+    found = _row_name(instruction.opcode, instruction.modifiers)
+    if found is None:
+        raise Unsupported(f"instruction {instruction.opcode} is not known", instruction.site)
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _row_name(opcode: str, modifiers: tuple[str, ...]) -> str | None:
+    names, known = (opcode, *modifiers), all_entries()
+    every = (".".join(names[:length]) for length in range(len(names), 0, -1))
+    return next((name for name in every if name in known), None)
 
 
 def compile_instruction(program: Program, instruction: Instruction) -> Compiled:
