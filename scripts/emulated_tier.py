@@ -45,12 +45,12 @@ from tier_table import (
 )
 from told import told
 
-from portkit.emulate.kept import KEPT
 from portkit.errors import ReportError
 from portkit.model import VERDICT_RULE, Cell, Direction, Evidence, PlannedCell, Record, Status, digest
 from portkit.plan.expand import Emulate, Selection
 from portkit.plan.matrix_format import parse_shape
 from portkit.run.benchmark import Prepared, prepare
+from portkit.run.jobs import KEPT_LAUNCHES
 from portkit.store.journal import read_blob, read_report
 
 TARGETS = "mi300x,mi355x,rx7900xtx,rx9070xt,t4,a100,rtx3090,rtx4090,h200,b200,b300,rtx5090"
@@ -246,7 +246,7 @@ def run(cells: Sequence[PlannedCell], arguments: argparse.Namespace, options: Se
         command = [sys.executable, "-m", "pytest", "--benchmark", f"@{names.name}", "-q", "-p", "no:cacheprovider"]
         chosen = ["--portkit-tier", arguments.tier, "--portkit-target", arguments.target]
         folder = ["--portkit-report", str(arguments.run.resolve()), "--portkit-no-texts", "--portkit-emulate", "all"]
-        until(command + chosen + folder + list(options), arguments.seconds, {KEPT: kept})
+        until(command + chosen + folder + list(options), arguments.seconds, {KEPT_LAUNCHES: kept})
 
 
 def main(arguments: Sequence[str]) -> int:

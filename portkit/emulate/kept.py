@@ -21,13 +21,12 @@ from pathlib import Path
 import numpy as np
 
 from portkit.emulate.core.bytestore import Bytes
-from portkit.emulate.core.findings import Halt
 from portkit.emulate.core.launch import Counts, Descriptor, Emulation, Options, Pointer, Value, places
 from portkit.emulate.vendors import ARCHITECTURES, run
 from portkit.model import Outcome, Status
 
-KEPT = "PORTKIT_KEPT_LAUNCHES"
-"""Names the folder of launches that need not be executed again."""
+MOST_BYTES = 4 << 30
+"""Of a folder of launches, unless its maker says otherwise; the oldest go first."""
 
 PASSED = Outcome(Status.PASSED)
 _COUNTS = "counts"
@@ -54,6 +53,8 @@ class KeptLaunches:
     folder: Path
     taken: int = 0  # launches that were not executed
     emulator: str = field(default_factory=emulator_digest)
+    most_bytes: int = MOST_BYTES  # that the folder holds, about
+    _added: int = 0  # bytes that this process has kept since it last looked
 
     def run(
         self,
@@ -72,25 +73,30 @@ class KeptLaunches:
         arguments = (*map(_form, values), *places(pointers), *map(_written, pointers), *before)
         name = hashlib.blake2b(repr((what, arguments)).encode(), digest_size=20).hexdigest()
         path = self.folder / name[:2] / f"{name[2:]}.npz"
-        if _taken_for(text, architecture) and (counts := _restore(path, pointers)) is not None:
+        if path.exists() and _taken_for(text, architecture) and (counts := _restore(path, pointers)) is not None:
             self.taken += 1
             return Emulation(PASSED, counts=counts)
         done = run(text, architecture, grid, values, waves, shared_bytes, options)
         if done.outcome.status is Status.PASSED and not done.findings and not done.said:
-            _keep(path, done.counts, pointers, before)
+            self._keep(path, dict(_changed(pointers, before)), done.counts)
         return done
+
+    def _keep(self, path: Path, changed: dict[str, np.ndarray], counts: Counts) -> None:
+        """Keep what a launch changed; a folder that can't be written keeps nothing."""
+        changed[_COUNTS] = np.array([counts.instructions, counts.lane_instructions, counts.workgroups])
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, changed)
+        self._added += sum(each.nbytes for each in changed.values())
+        if self._added > self.most_bytes // _LOOKS:
+            self._added = 0
+            _trim(self.folder, self.most_bytes)
 
 
 def _taken_for(text: str, architecture: str) -> bool:
     """Whether the architecture takes the text: the essence is the same of one that refuses it."""
     known = ARCHITECTURES.get(architecture)
-    if known is None:
-        return False
-    try:
-        known.code_for(text, architecture)
-    except Halt:
-        return False
-    return True
+    return known is not None and known.takes(text, architecture)
 
 
 def _essence(text: str, architecture: str) -> str:
@@ -139,13 +145,29 @@ def _restore(path: Path, pointers: Sequence[Pointer]) -> Counts | None:
     return Counts(instructions, lane_instructions, workgroups)
 
 
-def _keep(path: Path, counts: Counts, pointers: Sequence[Pointer], before: Sequence[bytes]) -> None:
-    """Keep what a launch changed; a folder that can't be written keeps nothing."""
-    changed = dict(_changed(pointers, before))
-    changed[_COUNTS] = np.array([counts.instructions, counts.lane_instructions, counts.workgroups])
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, changed)
+_LOOKS = 8
+"""A process looks how large the folder is whenever it has kept such a share of what it may hold."""
+
+
+def _trim(folder: Path, most_bytes: int) -> None:
+    """Remove the oldest launches of a folder that holds too much, until it is half as large as it may be."""
+    files = [(path, found) for path in folder.rglob("*.npz") if (found := _stat(path))]
+    left = sum(found.st_size for _, found in files)
+    if left <= most_bytes:
+        return
+    for path, found in sorted(files, key=lambda each: each[1].st_mtime_ns):
+        if left <= most_bytes // 2:
+            break
+        path.unlink(missing_ok=True)
+        left -= found.st_size
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    """None where another process has removed it."""
+    try:
+        return path.stat()
+    except OSError:
+        return None
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -27,11 +27,13 @@ class InstructionSet:
     atomic: tuple[str, ...]  # parts of the names of atomic operations in the text
     essence: Callable[[str, str], str] = lambda text, architecture: f"{architecture}\n{text}"
     """What a run depends on, of a text and the architecture that ``code_for`` takes it for."""
+    takes: Callable[[str, str], bool] = lambda text, architecture: True
+    """Whether ``code_for`` takes a text for an architecture, where it took one of the same essence for another."""
 
 
 INSTRUCTION_SETS = (
     InstructionSet("amdgcn", frozenset(_AMD), _amdgcn.run, _amdgcn.code_for, ("_atomic_",)),
-    InstructionSet("ptx", frozenset(_NVIDIA), _ptx.run, _ptx.code_for, ("atom.", "red."), _ptx.essence),
+    InstructionSet("ptx", frozenset(_NVIDIA), _ptx.run, _ptx.code_for, ("atom.", "red."), _ptx.essence, _ptx.takes),
 )
 
 ARCHITECTURES: Mapping[str, InstructionSet] = {

@@ -26,12 +26,12 @@ import triton
 from packaging.version import Version
 
 from portkit.emulate import ARCHITECTURES, Emulation, KeptLaunches, Options, Order, Pointer, run
-from portkit.emulate.kept import KEPT
 from portkit.model import Build, Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status, Target
 from portkit.run.build import judge_build, missing_backend
 from portkit.run.capture import DryLaunch, Recorder, capture
 from portkit.run.classify import classify, describe, failing_line
 from portkit.run.evaluate import RUNS, Evaluation, Runner, StageFailed, evaluate, run_unjudged, work_of
+from portkit.run.jobs import KEPT_LAUNCHES
 from portkit.run.launch_values import launch_values
 from portkit.run.limits import BUDGET_OPTION, LANE_INSTRUCTIONS
 from portkit.run.scrub import scrub
@@ -55,7 +55,7 @@ _BUILT = Outcome(Status.BUILT)
 
 def kept_launches() -> KeptLaunches | None:
     """The folder that ``PORTKIT_KEPT_LAUNCHES`` names, if it names one; an equal launch is then taken from there."""
-    folder = os.environ.get(KEPT)
+    folder = os.environ.get(KEPT_LAUNCHES)
     return KeptLaunches(Path(folder)) if folder else None
 
 

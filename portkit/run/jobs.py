@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from portkit.model import Baseline, CaseSource, Cell, CellResult, Device, DeviceProbe, Evidence, Stage, Target
 from portkit.plan.baselines import EAGER
 from portkit.run.limits import CELL_SECONDS, LANE_INSTRUCTIONS, STAGE_SECONDS
+
+KEPT_LAUNCHES: Final = "PORTKIT_KEPT_LAUNCHES"
+"""Environment variable: the folder of emulated launches that need not be executed again."""
 
 
 @dataclass(frozen=True)

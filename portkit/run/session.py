@@ -37,6 +37,7 @@ from portkit.model import (
 )
 from portkit.run.compiler_hang import HANG, NO_COMPILER, hang_in
 from portkit.run.jobs import (
+    KEPT_LAUNCHES,
     AllDone,
     Chain,
     Finished,
@@ -126,6 +127,7 @@ class Session:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._links: dict[Kind, _Link] = {}
+        self._launches = tempfile.TemporaryDirectory(prefix="portkit-launches-", ignore_cleanup_errors=True)
 
     def prestart(self, *, measuring: bool = False) -> None:
         """Start loading torch and Triton now, before the cells are known.
@@ -167,6 +169,7 @@ class Session:
         for link in self._links.values():
             link.close()
         self._links.clear()
+        self._launches.cleanup()
 
     def _phase(
         self, chains: Sequence[Chain], limits: Limits, watch: Watch | None, probes: Sequence[Job] = ()
@@ -199,13 +202,19 @@ class Session:
 
     def _link(self, kind: Kind) -> _Link:
         if kind not in self._links:
-            self._links[kind] = _Link(kind, self._limits)
+            self._links[kind] = _Link(kind, self._limits, self._launches.name)
         return self._links[kind]
 
 
-def _environment(kind: Kind) -> dict[str, str]:
-    """Ours, with Triton's interpreter on, or off as far as host code can see."""
+def _environment(kind: Kind, launches: str) -> dict[str, str]:
+    """Ours, with Triton's interpreter on, or off as far as host code can see.
+
+    Args:
+        kind: of supervisor.
+        launches: folder of the session's own for emulated launches, unless ours names another.
+    """
     rest = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    rest = {KEPT_LAUNCHES: launches, **rest}
     return rest | {"TRITON_INTERPRET": "1"} if kind is Kind.INTERPRETING else rest
 
 
@@ -215,9 +224,9 @@ Key = tuple[Evidence, Cell]
 class _Link:
     """A supervisor process and the cells it still owes."""
 
-    def __init__(self, kind: Kind, limits: Limits) -> None:
+    def __init__(self, kind: Kind, limits: Limits, launches: str) -> None:
         self._mark = secrets.token_hex(8)
-        self._environment = _environment(kind) | {MARK: self._mark}
+        self._environment = _environment(kind, launches) | {MARK: self._mark}
         seconds = limits.stage_seconds[Stage.IMPORT]
         self._options = [f"{COMPILER}{seconds:g}"] if kind is Kind.MEASURING else []
         self._chains: tuple[Chain, ...] = ()

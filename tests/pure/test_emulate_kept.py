@@ -8,6 +8,7 @@ import ptx_text
 import pytest
 
 from portkit.emulate import KeptLaunches, Options, Pointer, kept
+from portkit.emulate.ptx.launch import takes
 
 ADDS_SEVEN = "\n".join([ptx_text.load(0, 1, 1), "add.u32 %r2, %r1, 7;", ptx_text.store(1, 2, 1)])
 
@@ -113,6 +114,35 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path, executed):
     for _ in range(2):
         launch(KeptLaunches(tmp_path / "file"))
     assert len(executed) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "since"),
+    [
+        ("cvt.rn.satfinite.e4m3x2.f32 %h1, %r1, %r1;", 89),
+        ("max.f32 %r2, %r1, %r1;", 0),
+        ("max.f32 %r2, %r1, %r1, %r1;", 100),
+        ("redux.sync.min.f32 %r2, %r1, -1;", 100),
+        ("add.u32 %r2, %r1, 7; tcgen05.wait::st.sync.aligned;", 100),
+    ],
+)
+@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_100"])
+def test_an_architecture_takes_what_it_has(line, since, target):
+    text = ptx_text.text(line, target=target)
+    assert takes(text, target) == (int(target[3:]) >= since)
+    assert takes(text, "sm_86") is False
+
+
+def test_the_oldest_launches_go_where_there_are_too_many(tmp_path, executed):
+    launches = KeptLaunches(tmp_path, most_bytes=8 << 10)
+    for first in range(40):
+        launch(launches, first=first)
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*.npz"))
+    assert 0 < size <= (8 << 10) + (2 << 10)
+    launch(launches, first=39)
+    assert len(executed) == 40
+    launch(launches, first=0)
+    assert len(executed) == 41
 
 
 SINCE_80 = ADDS_SEVEN.replace("add.u32 %r2, %r1, 7;", "redux.sync.add.u32 %r2, %r1, -1;")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from portkit.emulate.core.bytestore import Bytes
-from portkit.emulate.core.findings import Unloadable, readable
+from portkit.emulate.core.findings import Halt, Unloadable, readable
 from portkit.emulate.core.launch import (
     Buffers,
     Descriptor,
@@ -31,6 +31,7 @@ from portkit.emulate.ptx.architecture import architecture_of
 from portkit.emulate.ptx.check import Check, Judged, judge
 from portkit.emulate.ptx.execute import Code, Runner, build
 from portkit.emulate.ptx.isa.families import PASSES
+from portkit.emulate.ptx.isa.registry import compile_instruction
 from portkit.emulate.ptx.machine import LANES, Machine
 from portkit.emulate.ptx.parse import parse
 from portkit.emulate.ptx.program import Parameter, Program
@@ -167,6 +168,25 @@ def essence(text: str, architecture: str) -> str:
     """
     generation = architecture_of(architecture).generation if "mma" in text else None
     return f"{generation}\n{_TARGET.sub('', text, count=1)}"
+
+
+@functools.lru_cache(maxsize=64)
+def takes(text: str, architecture: str) -> bool:
+    """Whether an architecture takes a text that another one takes, but for the name of its target.
+
+    It may lack an instruction, which is told by the name with its modifiers, and by how many operands there are.
+    """
+    try:
+        with readable():
+            program = parse(text)
+            if program.architecture.number != architecture_of(architecture).number:
+                return False
+            kinds = {(item.name, len(item.operands)): item for item in program.instructions}
+            for item in kinds.values():
+                compile_instruction(program, item)
+    except Halt:
+        return False
+    return True
 
 
 def code_for(text: str, architecture: str) -> Code:
