@@ -447,6 +447,7 @@ class Axes:
     dtypes: tuple[str, ...] | None = None
     variants: tuple[str, ...] | None = None
     directions: tuple[Direction, ...] | None = None
+    small_shapes: tuple[Shape, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@
     python scripts/emulated_distance.py --check reports/distance-h200-2026-11-30/*.jsonl   # is it the whole tier?
 
 Emulated are small shapes and measured are large ones, so ``--run`` makes a matrix of its own, of ``suite.yaml``'s
-quick tier at the small shapes, and runs both evidences of each cell; options behind ``--`` go to pytest, such as
+tier ``small`` at the small shapes, and runs both evidences of each cell; options behind ``--`` go to pytest, such as
 ``-k emulated`` where the GPU is another host's. With ``--untimed`` measured cells are only judged, so many at once, and
 ``-k measured`` leaves the others out. Inputs are the same to the bit, which their hash says.
 
@@ -15,7 +15,7 @@ Compared are the elements that fingerprints keep: of each output 1,024, or all w
 between neighbouring numbers of the output's dtype. ``of the limit`` is the furthest distance in the measure of the
 cell's verdict, ``|emulated - measured| / (|measured| + rms)``, over the limit of that verdict: 1 is as far from each
 other as the verdict lets either be from float64. Codes and indices have no such limit, and are to be equal to the
-bit. Exit code 1 where a cell is beyond it, with ``--check`` also where a cell of the quick tier was not compared from
+bit. Exit code 1 where a cell is beyond it, with ``--check`` also where a cell of the tier was not compared from
 the kernel's source and the variant's parameters of today.
 """
 
@@ -174,12 +174,12 @@ def emulated_cells(prepared: Prepared) -> list[PlannedCell]:
 
 
 def plan(target: str) -> Prepared:
-    """The suite's quick tier on a target, with its emulated cells."""
-    return prepare(SUITE, tier="quick", selection=Selection((target,)), emulate=Emulate.ALL)
+    """The suite's tier of all small shapes on a target, with its emulated cells."""
+    return prepare(SUITE, tier="small", selection=Selection((target,)), emulate=Emulate.ALL)
 
 
 def run(folder: Path, target: str, seconds: float | None, options: Sequence[str], untimed: int | None = None) -> None:
-    """Measure and emulate the quick tier at its small shapes.
+    """Measure and emulate the suite's tier at its small shapes.
 
     Raises:
         HostError: no GPU of the target is here, so that nothing could be compared, and emulated cells alone were not
@@ -236,7 +236,7 @@ def check_here(prepared: Prepared, target: str, options: Sequence[str]) -> None:
 
 
 def small(prepared: Prepared, target: str, folder: Path) -> dict[str, Any]:
-    """A matrix of the suite's quick tier whose shapes are the small ones."""
+    """A matrix of the suite's tier whose shapes are the small ones."""
     kernels: dict[str, dict[str, Any]] = {}
     for planned in emulated_cells(prepared):
         cell = planned.cell

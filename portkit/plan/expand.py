@@ -95,6 +95,7 @@ class _Grid:
     shapes: tuple[Shape, ...]
     dtypes: tuple[str, ...]
     variants: tuple[str, ...]
+    small_shapes: tuple[Shape, ...]
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,6 @@ class _Kernel:
     """One kernel whose case could be read."""
 
     name: str
-    small_shapes: tuple[Shape, ...]
     whole: _Grid
     tiers: Mapping[str, _Grid]
 
@@ -212,7 +212,7 @@ def _count(kernel: _Kernel, tier: str, gpus: _Gpus) -> int:
     grid = kernel.tiers[tier]
     large = sum(1 + (name in gpus.present) for name in gpus.chosen if name != INTERPRETER)
     built = len(grid.shapes) * len(grid.variants) * large
-    small = len(kernel.small_shapes) * len(gpus.on_small_shapes(grid.variants))
+    small = len(grid.small_shapes) * len(gpus.on_small_shapes(grid.variants))
     return len(grid.directions) * len(grid.dtypes) * (built + small)
 
 
@@ -241,12 +241,13 @@ def _kernel(matrix: Matrix, name: str, axes: Axes, declared: CaseDeclaration) ->
         shapes=axes.shapes or declared.shapes,
         dtypes=_part(matrix, f"{key}.dtypes", axes.dtypes, declared.dtypes, has),
         variants=_part(matrix, f"{key}.variants", axes.variants, tuple(declared.variants), has),
+        small_shapes=_part(matrix, f"{key}.small_shapes", axes.small_shapes, declared.small_shapes, has),
     )
     tiers = {
         tier: _narrowed(matrix, f"tiers.{tier}.{name}", kernels.get(name, Axes()), whole)
         for tier, kernels in matrix.tiers.items()
     }
-    return _Kernel(name, declared.small_shapes, whole, tiers)
+    return _Kernel(name, whole, tiers)
 
 
 def _narrowed(matrix: Matrix, key: str, axes: Axes, whole: _Grid) -> _Grid:
@@ -256,6 +257,7 @@ def _narrowed(matrix: Matrix, key: str, axes: Axes, whole: _Grid) -> _Grid:
         shapes=_part(matrix, f"{key}.shapes", axes.shapes, whole.shapes, has),
         dtypes=_part(matrix, f"{key}.dtypes", axes.dtypes, whole.dtypes, has),
         variants=_part(matrix, f"{key}.variants", axes.variants, whole.variants, has),
+        small_shapes=_part(matrix, f"{key}.small_shapes", axes.small_shapes, whole.small_shapes, has),
     )
 
 
@@ -264,7 +266,7 @@ def _part(matrix: Matrix, key: str, chosen: tuple[T, ...] | None, whole: tuple[T
     for index, value in enumerate(chosen or ()):
         if value not in whole:
             entry = f"{key}[{index}]"
-            axis = key.rpartition(".")[2].removesuffix("s")
+            axis = key.rpartition(".")[2].removesuffix("s").replace("_", " ")
             raise MatrixError(
                 f"{has} no {axis} {_text(value)!r}",
                 place=_place(matrix, entry),
@@ -357,7 +359,7 @@ def _points(kernel: _Kernel, tier: str, gpus: _Gpus) -> Iterator[tuple[Cell, Evi
             if target in gpus.present:
                 yield replace(cell, partition=gpus.partitions.get(target)), Evidence.MEASURED
         small = gpus.on_small_shapes(grid.variants)
-        for shape, dtype, (variant, target, evidence) in product(kernel.small_shapes, grid.dtypes, small):
+        for shape, dtype, (variant, target, evidence) in product(grid.small_shapes, grid.dtypes, small):
             yield Cell(kernel.name, direction, shape, dtype, variant, target), evidence
 
 
@@ -457,7 +459,7 @@ def _check_rules(matrix: Matrix, kernels: Sequence[_Kernel], emulatable: Collect
 def _selects(select: Selector, kernel: _Kernel, targets: Sequence[str], emulatable: Collection[str]) -> bool:
     gpu = Evidence.COMPILED, Evidence.MEASURED
     first_variants = {grid.variants[0] for grid in kernel.tiers.values()}
-    emulated = replace(kernel.whole, shapes=kernel.small_shapes)
+    emulated = replace(kernel.whole, shapes=kernel.whole.small_shapes)
     interpreted = replace(emulated, variants=tuple(first_variants))
     return select.kernel in (None, kernel.name) and (
         _within(select, targets, gpu, kernel.whole)
@@ -482,7 +484,11 @@ def _near_rule(select: Selector, kernels: Sequence[_Kernel]) -> str:
     named = [kernel for kernel in kernels if select.kernel in (None, kernel.name)]
     axes = (
         ("direction", select.direction, {way for kernel in named for way in kernel.whole.directions}),
-        ("shape", select.shape, {shape for kernel in named for shape in (*kernel.whole.shapes, *kernel.small_shapes)}),
+        (
+            "shape",
+            select.shape,
+            {shape for kernel in named for shape in (*kernel.whole.shapes, *kernel.whole.small_shapes)},
+        ),
         ("dtype", select.dtype, {dtype for kernel in named for dtype in kernel.whole.dtypes}),
         ("variant", select.variant, {variant for kernel in named for variant in kernel.whole.variants}),
     )

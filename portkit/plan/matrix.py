@@ -170,6 +170,7 @@ def _axes(entry: AxesFormat | None) -> Axes:
         dtypes=tuple(entry.dtypes) if entry.dtypes else None,
         variants=tuple(entry.variants) if entry.variants else None,
         directions=tuple(map(Direction, entry.directions)) if entry.directions else None,
+        small_shapes=tuple(entry.small_shapes) if entry.small_shapes else None,
     )
 
 

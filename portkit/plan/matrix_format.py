@@ -244,6 +244,9 @@ class AxesFormat(Section):
     dtypes: Given[Choice[DtypeName]] = _key("some of the dtypes that the case declares, by PyTorch's names; else all")
     variants: Given[Choice[VariantName]] = _key("some of the variants that the case declares; else all")
     directions: Given[Choice[DirectionName]] = _key("forward, backward, or both; else all that the case has")
+    small_shapes: Given[Choice[ShapeText]] = _key(
+        "some of the small shapes that the case declares, to be interpreted and emulated; else all"
+    )
 
 
 class KernelFormat(AxesFormat):

@@ -1,6 +1,6 @@
 """Cells of suite.yaml, emulated in the processes of a run: right, on every architecture that is emulated whole.
 
-A selection by default; ``-m slow`` runs the whole quick tier. Every shape and variant is the tier ``full``:
+A selection by default; ``-m slow`` runs the whole tier of small shapes. Every shape and variant is the tier ``full``:
 ``pytest --benchmark --portkit-matrix suite.yaml --portkit-tier full --portkit-target mi300x -k emulated``.
 """
 
@@ -31,7 +31,7 @@ SELECTED = {
 @pytest.fixture(scope="module")
 def emulated():
     """The plan's emulated cells, and a function that runs some or all: label → result."""
-    prepared = prepare(SUITE, tier=None, selection=Selection(TARGETS), emulate=Emulate.ALL)
+    prepared = prepare(SUITE, tier="small", selection=Selection(TARGETS), emulate=Emulate.ALL)
     sources = {name: declaration.source for name, declaration in prepared.declarations.items()}
     cells = {each.label: each for each in prepared.plan.cells if each.evidence is Evidence.EMULATED}
     session = Session(Limits(workers=len(os.sched_getaffinity(0))))
@@ -65,7 +65,7 @@ def test_a_selection_is_right(emulated):
 
 
 @pytest.mark.slow
-def test_the_quick_tier_is_right(emulated):
+def test_the_tier_of_small_shapes_is_right(emulated):
     cells, run = emulated
     found = run(list(cells))
     assert len(found) >= 300

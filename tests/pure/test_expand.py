@@ -221,6 +221,15 @@ def test_targets_without_a_gpu_run_small_shapes_emulated():
     assert small(expand(matrix({"softmax": ONE}), CASES, KNOWN)) == EMULATED[1::2]
 
 
+def test_a_tier_may_have_some_of_the_small_shapes():
+    tiers = {"full": {}, "quick": {"softmax": Axes(small_shapes=((1, 8),))}}
+    one = matrix({"softmax": ONE}, tiers=tiers, targets=("mi300x",))
+    assert small(expand(one, CASES, KNOWN, emulatable=["mi300x"])) == EMULATED[2:]
+    assert small(expand(one, CASES, KNOWN, tier="full", emulatable=["mi300x"])) == EMULATED
+    kernel = matrix({"softmax": replace(ONE, small_shapes=((2, 8),))}, targets=("mi300x",))
+    assert small(expand(kernel, CASES, KNOWN, emulatable=["mi300x"])) == EMULATED[:2]
+
+
 def test_every_variant_of_the_tier_is_emulated_and_the_first_one_interpreted():
     tiers = {"full": {}, "narrow": {"softmax": Axes(variants=("w4",))}}
     whole = replace(matrix({"softmax": replace(ONE, variants=("w8", "w4"))}), tiers=tiers)
@@ -290,6 +299,12 @@ REFUSED = {
         "matrix.yaml: tiers.nightly.softmax.shapes[0]",
         "a tier only narrows, and the kernel has no shape '8x9'",
         "8x8",
+    ),
+    "small shape": (
+        {"kernels": {"softmax": Axes(small_shapes=((2, 8), (2, 9)))}},
+        "matrix.yaml: kernels.softmax.small_shapes[1]",
+        "declares no small shape '2x9'",
+        "2x8",
     ),
     "rule's dtype": (gap(dtype="float16"), "matrix.yaml:20", "selects no cell", "dtype 'float16': did you mean bfloat"),
     "rule's variant": (gap(variant="w16"), "matrix.yaml:20", "selects no cell", "variant 'w16': known: w4, w8"),

@@ -114,7 +114,7 @@ def test_schema_lists_what_is_known():
     assert schema["required"] == ["kernels", "targets"]
     assert schema["additionalProperties"] is False
     kernel = schema["$defs"]["KernelFormat"]["properties"]
-    assert set(kernel) == {"path", "module", "shapes", "dtypes", "variants", "directions"}
+    assert set(kernel) == {"path", "module", "shapes", "dtypes", "variants", "directions", "small_shapes"}
     assert "float8_e4m3fn" in kernel["dtypes"]["items"]["enum"]
     gaps = schema["$defs"]["ExpectFormat"]["properties"]["status"]["enum"]
     assert "compiler_crash" in gaps
