@@ -2,7 +2,7 @@
 
 =========  ==============================================================================================
 idle       whenever it runs, it ends, orders and shows nothing: no operation is out, no write is unseen
-covered    a barrier: without it no two warps meet at a byte with no other barrier between
+covered    a barrier: without it no two warps, nor lanes, meet at a byte with no other barrier between
 alone      an mbarrier that nothing ends: no data and no other mbarrier is put in its place
 merged     every other wait leaves out what it left out before: a group is committed together with the next one
 equal      whenever it runs, its registers already hold what it writes; of a store: it never runs
@@ -46,7 +46,7 @@ CLASSES = ("idle", "covered", "alone", "merged", "equal", "skips", "dead", "lost
 def reason(kind: str, whole: Sequence[Launch], mutant: Sequence[Launch]) -> str:
     """Why a mutant of what orders, which leaves the same bits in all orders of warps, is as good; empty: it is not."""
     if kind == "barrier":
-        return "" if any(map(_met, mutant)) else "covered"
+        return "" if any(_met(launch, of) for launch in mutant for of in (_Meetings, _LaneMeetings)) else "covered"
     if kind == "mbarrier":
         return "" if any(map(_reused, mutant)) else "alone"
     if kind in {"commit", "wait"} and all(left == right for left, right in zip(map(_out, whole), map(_out, mutant))):  # noqa: B905
@@ -226,13 +226,17 @@ class _Meetings:
 
     def _note(self, space: _Bytes, access: Access, at: np.ndarray, held: np.ndarray | None, which=None) -> None:
         places = at[:, None] + np.arange(access.size)
-        warps = np.broadcast_to((access.threads // LANES % self.warps)[:, None], places.shape)
+        warps = np.broadcast_to(self._bits(access.threads)[:, None], places.shape)
         changes = self._changes(access, places, held)
         chosen = np.ones(places.shape, np.bool_) if which is None else np.broadcast_to(which[:, None], places.shape)
         use = "atomic" if access.atomic else "write" if access.write else "read"
         kept = chosen & ~changes  # written with what is there
         self.found |= space.meets(use, places[chosen & changes], warps[chosen & changes], _AGAINST[use])
         self.found |= space.meets(use, places[kept], warps[kept], ("read", "atomic"))
+
+    def _bits(self, threads: np.ndarray) -> np.ndarray:
+        """Who is told from whom."""
+        return threads // LANES % self.warps
 
     def _changes(self, access: Access, places: np.ndarray, held: np.ndarray | None) -> np.ndarray:
         """Which bytes of a write get another value than they have, or than another write of the instruction gives."""
@@ -245,9 +249,35 @@ class _Meetings:
         return np.asarray((words != held[places]) & ~(again & same).reshape(places.shape))
 
 
-def _met(launch: Launch) -> bool:
-    """Whether two warps meet with no barrier between."""
-    meetings = _Meetings()
+class _LaneMeetings(_Meetings):
+    """The same of lanes of a warp, in shared memory, in programs that synchronise lanes."""
+
+    def attach(self, runner: Runner) -> None:
+        super().attach(runner)
+        machine, size = self.machine, self.machine.shared.bytes.size
+        machine.observer = machine.mbarrier_observer = None
+        syncs = any(item.instruction.name == "bar.warp.sync" for item in runner.code.compiled)
+        self.of = [_Bytes(size) for _ in range(machine.threads // LANES)] if syncs else []
+        machine.lanes_synchronised = lambda warps: [self.of[warp].forget_all() for warp in np.unique(warps)]
+        machine.settled = lambda start, end: [each.forget(start, end) for each in self.of]
+
+    def _barrier(self, group: int) -> None:
+        for each in self.of[group * self.warps : (group + 1) * self.warps]:
+            each.forget_all()
+
+    def _shared(self, access: Access) -> None:
+        for warp, each in enumerate(self.of):
+            which = access.threads // LANES == warp
+            if which.any():
+                self._note(each, access, access.at, self.machine.shared.bytes, which)
+
+    def _bits(self, threads: np.ndarray) -> np.ndarray:
+        return threads % LANES
+
+
+def _met(launch: Launch, of: type[_Meetings]) -> bool:
+    """Whether two meet with no barrier between."""
+    meetings = of()
     launch.attach.append(meetings.attach)
     launch.run()
     return meetings.found

@@ -583,6 +583,23 @@ def test_bytes_of_an_mbarrier_are_its_own_until_it_is_ended(lines, part):
     passes(text(BARRIER + INVAL + lines, threads=128, shared=8192), empty(4))
 
 
+EXCHANGE = "shl.b32 %r61, %r90, 2; add.u32 %r61, %r61, %r60; st.shared.b32 [%r61], %r90;\n"
+OWN = EXCHANGE + "bar.warp.sync -1;\nld.shared.b32 %r0, [%r61];\n"
+NEXT = "xor.b32 %r62, %r61, 4;\n{}ld.shared.b32 %r0, [%r62];\n"
+AGAIN = OWN + "{}@%p0 st.shared.b32 [%r61+4], %r90;\n"
+
+
+def test_lanes_meet_behind_their_barrier():
+    """In programs that have one; they run together here, so no bits show it."""
+    own, late = EXCHANGE + NEXT, AGAIN
+    for lines, verb in ((own, "reads a byte that lane"), (late, "writes a byte that lane 1 of its warp read")):
+        for between in ("bar.warp.sync -1;\n", "bar.sync 0;\n"):
+            passes(text(BARRIER + lines.format(between), threads=128, shared=8192), empty(4))
+        end = "bar.warp.sync -1;\n"
+        finds(text(BARRIER + lines.format("") + end, threads=128, shared=8192), verb, empty(4))
+    passes(text(BARRIER + own.format(""), threads=128, shared=8192), empty(4))
+
+
 ENDED = ("@%p0 mbarrier.arrive.shared::cta.b64 _, [%r63];\n" + WAIT, "@%p0 mbarrier.inval.shared::cta.b64 [%r63];\n")
 MADE = (
     "@%p0 mbarrier.init.shared::cta.b64 [%r63+8], 1;\n",

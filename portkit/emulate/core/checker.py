@@ -291,6 +291,34 @@ class GlobalLedger(Ledger):
         return np.where((tags == 0) | ((tags >> _GROUP) == (own >> _GROUP)), one_group, MANY)
 
 
+class LaneLedger(Ledger):
+    """Who touched shared memory, by wave, epoch and lane: synchronisations of a wave order its lanes.
+
+    Accesses of several waves are no affair of this one.
+    """
+
+    dtype: DTypeLike = np.int64
+
+    def apart(self, tags: Tags, own: Tags) -> Mask:
+        """Of another lane of the same wave, with no synchronisation since."""
+        return np.asarray((tags != own) & ((tags | SEVERAL) == (own | SEVERAL)))
+
+    def together(self, tags: Tags, own: Tags) -> Tags:
+        """What came before a synchronisation, and what other waves did, is forgotten."""
+        return np.where(self.apart(tags, own), own | SEVERAL, own)
+
+
+def lane_tags(waves: Agents, epochs: Agents, lanes: Agents) -> Agents:
+    """Tags of accesses by lanes, above 0.
+
+    Args:
+        waves: number of the wave within the chunk.
+        epochs: synchronisations that it has come through.
+        lanes: below ``SEVERAL``.
+    """
+    return ((waves + 1) << _GROUP) | (epochs << _EPOCH) | lanes
+
+
 @dataclass
 class GlobalRaces:
     """Races in global memory.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from portkit.emulate.core.checker import MANY, SharedLedger, Use
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.emulate.core.checker import MANY, LaneLedger, SharedLedger, Use, agent_of, lane_tags
 from portkit.emulate.core.findings import Finding, Kind
 from portkit.emulate.core.memory import Memory
-from portkit.emulate.core.watch import GlobalCheck, GlobalWatch, SharedCheck
+from portkit.emulate.core.watch import DONE, GlobalCheck, GlobalWatch, SharedCheck, use_of, values_of, verb_of
 from portkit.emulate.ptx.definitions import unwritten_reads
 from portkit.emulate.ptx.execute import Block, Code, Runner
 from portkit.emulate.ptx.isa.mbarriers import MemoryBarriers
@@ -52,33 +55,52 @@ class Check:
             runner.watch = self._on_block
         if self.launch.needed(warps):
             machine.observer = whole
-        ends = any(item.instruction.name.startswith("mbarrier.inval") for item in runner.code.compiled)
+        made, lanes = MadeAndEnded(shared), Lanes(machine, shared)
+        names = {item.instruction.name for item in runner.code.compiled}
+        ends = any(name.startswith("mbarrier.inval") for name in names)
+        observers: list[Callable[[Access], None]] = [shared]
+        observers += [Data(machine, shared)] if ends else []
+        observers += [lanes] if "bar.warp.sync" in names else []
         machine.unit(MemoryBarriers).all_end = ends
-        machine.shared_observer, machine.settled = Data(machine, shared) if ends else shared, shared.settle
-        made = MadeAndEnded(shared)
+        machine.shared_observer = shared if len(observers) == 1 else _all_of(observers)
         machine.mbarrier_observer = made if warps > 1 else None
 
         def synchronised(group: int) -> None:
             whole.at_barrier(group)
             shared.at_barrier(group)
             made.ledger.at_barrier(group)
+            lanes.at_barrier(group)
 
-        machine.synchronised = synchronised
+        def settled(start: int, end: int) -> None:
+            shared.settle(start, end)
+            lanes.ledger.forget(start, end)
+
+        machine.synchronised, machine.settled, machine.lanes_synchronised = synchronised, settled, lanes.meet
 
     def _on_block(self, machine: Machine, block: Block) -> None:
         for finding in self.judged.findings.get(block.start, ()):
             machine.note(dataclasses.replace(finding, place=machine.place(int(machine.selected[0]))))
 
 
+def _all_of(observers: Sequence[Callable[[Access], None]]) -> Callable[[Access], None]:
+    """Each of them sees every access."""
+
+    def observe(access: Access) -> None:
+        for each in observers:
+            each(access)
+
+    return observe
+
+
 class Data:
-    """Accesses to shared memory as data: in order, and never writes where an mbarrier lives.
+    """Whether data is written where an mbarrier lives.
 
     Of programs that end mbarriers. Triton before 3.8 ends none in some specialised kernels, and puts data where they
     were; the device does not mind.
 
     Args:
         machine: of the chunk.
-        shared: that judges their order.
+        shared: that keeps findings.
     """
 
     def __init__(self, machine: Machine, shared: SharedCheck) -> None:
@@ -89,7 +111,45 @@ class Data:
         if access.write and (which := self.machine.unit(MemoryBarriers).living(access)) is not None:
             message = "writes data where an mbarrier lives: no mbarrier.inval ended it"
             self.shared.found(Kind.UNDEFINED, message, access, which, int(access.at[which]))
-        self.shared(access)
+
+
+class Lanes:
+    """Whether lanes of a warp touch a byte with no ``bar.warp.sync`` between, nor a barrier of the block.
+
+    Of programs that synchronise lanes so; in others Triton leaves none to it.
+
+    Args:
+        machine: of the chunk.
+        shared: that keeps findings.
+    """
+
+    def __init__(self, machine: Machine, shared: SharedCheck) -> None:
+        self.shared = shared
+        self.ledger = LaneLedger(shared.shared.bytes.size)
+        self.epochs: NDArray[np.int64] = np.zeros(machine.threads // LANES, np.int64)
+        self.warps = machine.per_group // LANES
+
+    def at_barrier(self, group: int) -> None:
+        """What a block did before comes before what it does from here on."""
+        self.epochs[group * self.warps : (group + 1) * self.warps] += 1
+
+    def meet(self, warps: NDArray[np.int64]) -> None:
+        """The same of warps."""
+        self.epochs[np.unique(warps)] += 1
+
+    def __call__(self, access: Access) -> None:
+        """Judge an access that is about to be made."""
+        warps = access.threads // LANES
+        tags = lane_tags(warps, self.epochs[warps], access.threads % LANES)
+        use, values = use_of(access), values_of(access, self.shared.shared)
+        conflict = self.ledger.note(use, access.at, access.size, tags, values) if access.at.size else None
+        if conflict:
+            other = agent_of(conflict.other)
+            by = "other lanes" if other is None else f"lane {other}"
+            message = (
+                f"{verb_of(access)} a byte that {by} of its warp {DONE[conflict.use]}, with no bar.warp.sync between"
+            )
+            self.shared.found(Kind.SHARED_RACE, message, access, conflict.which, conflict.byte)
 
 
 class MadeAndEnded:

@@ -233,7 +233,12 @@ def _reduce(decoder: Decoder) -> Step:
 def _warp_sync(decoder: Decoder) -> Step:
     """The scheduler has brought the lanes together."""
     decoder.need(1)
-    return lambda machine: None
+
+    def step(machine: Machine) -> None:
+        if machine.lanes_synchronised:
+            machine.lanes_synchronised(machine.selected // LANES)
+
+    return step
 
 
 def _entries(build: Callable[[Decoder], Step], section: str) -> tuple[Entry, ...]:
