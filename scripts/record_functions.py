@@ -2,6 +2,7 @@
 
     python scripts/record_functions.py RECORDED.npz              # on a host with an NVIDIA GPU
     python scripts/record_functions.py RECORDED.npz --seed 1     # other arguments among the sparse ones
+    python scripts/record_functions.py RECORDED.npz --check      # holds the emulator against it, anywhere
 
 ``scripts/fit_interpolation.py`` fits the emulator's tables to such a file. It keeps how far the bits of the device's
 results lie from those of float64 rounded once, byte by byte, compressed; arguments are not kept, as ``Span`` says
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,12 +25,19 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from portkit.emulate.core.vectors import Probe
+from portkit.emulate.ptx.architecture import ARCHITECTURES
+from portkit.emulate.ptx.replay import results_of
+
 Bits: TypeAlias = NDArray[np.uint32]
 
 FLOATS = 1 << 23
 """In a binade of float32."""
 
 THREADS = 4
+
+AT_ONCE = 1 << 18
+"""Arguments of one kernel of the emulator's."""
 
 
 @dataclass(frozen=True)
@@ -139,15 +148,15 @@ FUNCTIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
 def read(path: Path) -> Iterator[tuple[Span, Bits, Bits]]:
     """Each span with the bits of its arguments and results."""
     with np.load(path) as stored:
-        header = json.loads(bytes(stored["header"]))
-        for number, saved in enumerate(header["spans"]):
+        known = header(path)
+        for number, saved in enumerate(known["spans"]):
             span = Span(**saved)
-            arguments = span.bits(header["seed"])
+            arguments = span.bits(known["seed"])
             planes = np.frombuffer(lzma.decompress(bytes(stored[f"span{number}"])), np.uint8).reshape(4, -1)
             apart = np.ascontiguousarray(planes.T).view(np.uint32).reshape(-1)
             apart = np.where(apart & 1, ~(apart >> 1), apart >> 1)
             results = (exact(span.instruction, arguments) + apart).astype(np.uint32)
-            if zlib.crc32(results) != header["sums"][number]:
+            if zlib.crc32(results) != known["sums"][number]:
                 raise ValueError(
                     f"{path}: {span} comes out as something else: NumPy's functions are of another version"
                 )
@@ -164,7 +173,7 @@ def _packed(span: Span, arguments: Bits, results: Bits) -> NDArray[np.uint8]:
 
 def record(seed: int) -> dict[str, NDArray[np.uint8]]:
     """Run every span on the GPU."""
-    header: dict[str, Any] = {
+    known: dict[str, Any] = {
         "seed": seed,
         "device": _device(),
         "spans": [asdict(span) for span in spans()],
@@ -175,10 +184,10 @@ def record(seed: int) -> dict[str, NDArray[np.uint8]]:
         for span in spans():
             arguments = span.bits(seed)
             results = _results(span.instruction, arguments)
-            header["sums"].append(zlib.crc32(results))
+            known["sums"].append(zlib.crc32(results))
             packed.append(pool.submit(_packed, span, arguments, results))
         arrays = {f"span{number}": each.result() for number, each in enumerate(packed)}
-    return {"header": np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays}
+    return {"header": np.frombuffer(json.dumps(known).encode(), np.uint8), **arrays}
 
 
 def _device() -> str:
@@ -196,14 +205,46 @@ def _results(instruction: str, bits: Bits) -> Bits:
     return found.view(np.uint32)
 
 
-def main() -> None:
-    """Record, or say what a file holds."""
+def check(path: Path) -> Iterator[tuple[Span, int, int]]:
+    """Spans with how many results the emulator has other bits of, and how many there are."""
+    for span, arguments, results in read(path):
+        yield span, int(np.count_nonzero(emulated(span.instruction, arguments) != results)), results.size
+
+
+def emulated(instruction: str, bits: Bits) -> Bits:
+    """What the emulator gives, through a kernel of its own."""
+    kind = {"f32": "F32", "f16": "F16", "bf16": "B16"}[instruction.rsplit(".", maxsplit=1)[-1]]
+    narrow = ("cvt.u16.u32 %h0, %i0;", f"{instruction} %h1, %h0;", "cvt.u32.u16 %q0, %h1;")
+    lines = (f"{instruction} %q0, %i0;",) if kind == "F32" else narrow
+    probe = Probe(instruction, instruction, lines, (kind,), (kind,))
+    parts = np.array_split(bits.reshape(-1, 1), max(1, bits.size // AT_ONCE))
+    return np.concatenate([results_of(probe, part, ARCHITECTURES["sm_90"])[:, 0] for part in parts])
+
+
+def header(path: Path) -> dict[str, Any]:
+    """Device, seed, spans, and a checksum of each one's results."""
+    with np.load(path) as stored:
+        return dict(json.loads(bytes(stored["header"])))
+
+
+def main() -> int:
+    """Record, or compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recorded", type=Path)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--sums", type=Path, metavar="FILE", help="write the header with its checksums")
     given = parser.parse_args()
-    np.savez(given.recorded, **record(given.seed))
+    if not given.check:
+        np.savez(given.recorded, **record(given.seed))
+    if given.sums:
+        given.sums.write_text(json.dumps(header(given.recorded), indent=1) + "\n")
+    differing = 0
+    for span, other, size in check(given.recorded) if given.check else ():
+        print(f"{span.instruction} {span.first:#010x} to {span.last:#010x}: {other} of {size} differ", flush=True)
+        differing += other
+    return int(differing > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

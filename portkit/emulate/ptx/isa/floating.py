@@ -156,14 +156,49 @@ def _directed_quotient(mode: str) -> Function:
     return function
 
 
-_FITTED = ".approx: a table of quadratics, fitted to results of an H200"
-_ROUNDED_ONCE = "computed in float64 and rounded once; devices approximate it"
+FITTED = ".approx: an H200's bits; other devices may have others"
 
-_HALF = 2.0**-25  # that float32 rounds off sines, at most
-_SINES = Approximation(
-    _ROUNDED_ONCE, ranges=(Range(2 * np.pi, 2.0**-20.5 + _HALF), Range(100 * np.pi, 2.0**-14.7 + _HALF))
-)
-"""The document's bounds on what a device's sine or cosine is off, and what the one here is; beyond there are none."""
+_TINY = np.float32(2.0**24)
+"""What the assembler multiplies denormal arguments with, which the unit takes for zeros."""
+
+
+def _scaled(name: str, back: Callable[[Array], Array]) -> Function:
+    """The unit's function without .ftz: what a result of a scaled argument becomes is ``back``."""
+    unit = interpolated(name)
+
+    def operation(x: Array) -> Array:
+        x = np.asarray(x)
+        tiny = np.abs(x) < _SMALL
+        result = unit(np.where(tiny, x * _TINY, x))
+        return np.where(tiny, back(result), result)
+
+    return operation
+
+
+def _inverse_without_flush(x: Array) -> Array:
+    """rcp: divisors whose inverses are denormals are scaled, too."""
+    return divide_full(np.float32(1), x)
+
+
+def _power_without_flush(x: Array) -> Array:
+    """ex2: below 2^-126 the square of the half's."""
+    x = np.asarray(x)
+    low = x < np.float32(-126)
+    result = interpolated("ex2")(np.where(low, x * np.float32(0.5), x))
+    return np.where(low, result * result, result)
+
+
+_WITHOUT_FLUSH: dict[str, Function] = {
+    "ex2": _power_without_flush,
+    "rcp": _inverse_without_flush,
+    "rsqrt": _scaled("rsqrt", lambda y: y * np.float32(2.0**12)),
+    "sqrt": _scaled("sqrt", lambda y: y * np.float32(2.0**-12)),
+    "lg2": _scaled("lg2", lambda y: y - np.float32(24)),
+}
+"""As ``ptxas`` builds functions without .ftz from the unit's own."""
+_HALF = 2.0**-25  # of what float32 rounds off
+_SINES = Approximation(FITTED, ranges=(Range(2 * np.pi, 2.0**-20.5 + _HALF), Range(100 * np.pi, 2.0**-14.7 + _HALF)))
+"""The document's bounds on what a device's sine or cosine is off; beyond there are none."""
 
 
 def _of_float64(function: Callable[[Array], Array]) -> Function:
@@ -178,7 +213,9 @@ def _approximate(function: Callable[[Array], Array], table: str | None) -> Calla
         if mode is None:
             raise decoder.unsupported("neither .approx nor a rounding mode")
         if mode == "approx" and table:
-            return finished(decoder, interpolated(table))
+            unit = interpolated(table)
+            flushes = "ftz" in decoder.instruction.modifiers
+            return finished(decoder, unit if flushes else _WITHOUT_FLUSH.get(table, unit))
         if mode in {"approx", NEAREST}:
             return finished(decoder, _of_float64(function))
         return finished(decoder, lambda x: rounded(_odd_root(function, x), np.float32, mode))
@@ -263,7 +300,7 @@ _TESTS: dict[str, Callable[[Array], Array]] = {
     "infinite": np.isinf,
     "number": lambda x: ~np.isnan(x),
     "notanumber": np.isnan,
-    "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(np.asarray(x).dtype).smallest_normal),
+    "normal": lambda x: np.isfinite(x) & ((np.abs(x) >= np.finfo(np.asarray(x).dtype).smallest_normal) | (x == 0)),
     "subnormal": lambda x: (x != 0) & (np.abs(x) < np.finfo(np.asarray(x).dtype).smallest_normal),
 }
 
@@ -307,20 +344,20 @@ TABLE: dict[str, tuple[Entry, ...]] = {
     "copysign": (row(lambda decoder: _copy_sign, _BOTH, f"{_FLOAT}: copysign", sources=2),),
     "testp": (_built("testp", _test),),
     "rcp": (
-        _function("rcp", _reciprocal, Approximation(_FITTED, 1)),
+        _function("rcp", _reciprocal, Approximation(FITTED, 1)),
         _built("rcp", lambda decoder: _of64(decoder, _reciprocal, "approx" in decoder.instruction.modifiers), "f64"),
     ),
     "sqrt": (
-        _function("sqrt", np.sqrt, Approximation(_FITTED, 1)),
+        _function("sqrt", np.sqrt, Approximation(FITTED, 1)),
         _built("sqrt", lambda decoder: _of64(decoder, np.sqrt, False), "f64"),
     ),
     "rsqrt": (
-        _function("rsqrt", _inverse_root, Approximation(_FITTED, 1)),
+        _function("rsqrt", _inverse_root, Approximation(FITTED, 1)),
         _built("rsqrt", lambda decoder: _of64(decoder, _inverse_root, True), "f64"),
     ),
     "sin": (_function("sin", np.sin, _SINES),),
     "cos": (_function("cos", np.cos, _SINES),),
-    "lg2": (_function("lg2", np.log2, Approximation(_ROUNDED_ONCE, 2, 2.0**-22)),),
-    "ex2": (_function("ex2", np.exp2, Approximation(_FITTED, 2)),),
-    "tanh": (_function("tanh", tanh, Approximation(_ROUNDED_ONCE, 0, 0.0, 2.0**-11)),),
+    "lg2": (_function("lg2", np.log2, Approximation(FITTED, 2, 2.0**-22)),),
+    "ex2": (_function("ex2", np.exp2, Approximation(FITTED, 2)),),
+    "tanh": (_function("tanh", tanh, Approximation(FITTED, 0, 0.0, 2.0**-11)),),
 }

@@ -13,7 +13,8 @@ import numpy as np
 from portkit.emulate.core import floats
 from portkit.emulate.core.vectors import Approximation
 from portkit.emulate.ptx.decode import Decoder, Read, Step
-from portkit.emulate.ptx.isa.floating import extreme, finished
+from portkit.emulate.ptx.isa.floating import FITTED, extreme, finished
+from portkit.emulate.ptx.isa.interpolation import interpolated
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.isa.rounding import NEAREST, bf16_bits, bf16_values
 from portkit.emulate.ptx.isa.rows import Function, canonical, computed
@@ -183,14 +184,33 @@ def _on_bits(of: Callable[[Array, Array], Array]) -> Callable[[Decoder], Step]:
 
 def _flushed(x: Array) -> Array:
     """Zero for what is no normal bfloat16. Arguments need none of it: their powers of two are 1."""
-    return np.where(np.abs(x) < SMALLEST_NORMAL_BFLOAT16, 0.0, x)
+    return np.where(np.abs(x) < SMALLEST_NORMAL_BFLOAT16, np.float32(0), x)
 
 
-def _approximate(function: Callable[[Array], Array]) -> Callable[[Decoder], Step]:
+_CUT_OFF = {Type.BF16: np.uint32(16), Type.BF16X2: np.uint32(16), Type.F16: np.uint32(13), Type.F16X2: np.uint32(13)}
+"""Bits of float32's mantissa that a type has not."""
+
+_DENORMAL = np.float32(2.0**-24)
+"""Of float16."""
+
+
+def cut_off(x: Array, kind: Type) -> Array:
+    """Float32 towards zero to a number of 16 bits; beyond the largest it stays what it is."""
+    lost = _CUT_OFF[kind]
+    cut = np.asarray((x.view(np.uint32) >> lost) << lost).view(np.float32)
+    if kind in {Type.BF16, Type.BF16X2}:
+        return cut
+    return np.where(np.abs(x) < SMALLEST_NORMAL, np.trunc(x / _DENORMAL) * _DENORMAL, cut)
+
+
+def _approximate(name: str) -> Callable[[Decoder], Step]:
+    """The special-function unit's result of float32, cut off (seen on an H200)."""
+    unit = interpolated(name)
+
     def build(decoder: Decoder) -> Step:
         decoder.required("approx")
-        last = _flushed if decoder.has("ftz") else np.asarray
-        return _apply(decoder, lambda x: last(function(np.asarray(x).astype(np.float64))), 1)
+        kind, last = decoder.kind, _flushed if decoder.has("ftz") else np.asarray
+        return _apply(decoder, lambda x: last(cut_off(unit(x), kind)), 1)
 
     return build
 
@@ -251,7 +271,7 @@ def _by_types(half: Callable[[Decoder], Step], mixed: Callable[[Decoder], Step])
 
 
 def _entry(name: str, build: Callable[[Decoder], Step], types: str = HALVES, since: int = 0, ulps: int = 0) -> Entry:
-    bound = Approximation("computed in float64 and rounded once; devices approximate", ulps) if ulps else None
+    bound = Approximation(FITTED, ulps) if ulps else None
     section = _FLOAT if types == "f32x2" else _HALF
     return Entry(build, f"{section}: {name}", types_of(types), since, bound)
 
@@ -271,6 +291,6 @@ TABLE: dict[str, tuple[Entry, ...]] = {
     "max": (_entry("max", _extreme(floats.maximum), since=80),),
     "neg": (_entry("neg", _on_bits(np.bitwise_xor)),),
     "abs": (_entry("abs", _on_bits(lambda x, signs: np.bitwise_and(x, ~signs))),),
-    "ex2": (_entry("ex2", _approximate(np.exp2), since=75, ulps=1),),
-    "tanh": (_entry("tanh", _approximate(np.tanh), since=75, ulps=1),),
+    "ex2": (_entry("ex2", _approximate("ex2"), since=75, ulps=1),),
+    "tanh": (_entry("tanh", _approximate("tanh"), since=75, ulps=1),),
 }
