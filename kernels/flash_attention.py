@@ -34,9 +34,9 @@ order, the gradient of the second of 4096 float32 queries was 3.3e-5 of that sca
 2.3e-5 and the unfused chain 1.0e-5. D as the mean of dP cancels as dP does. It costs one block a head.
 In bfloat16 P and dS have 8 bits, which leave the unfused chain 0.06 to 0.30 off there, and this 0.05 to 0.21: gradients
 of long causal sequences are a ``weak_check``, since no limit above such errors would see an element 1/16 off. Other
-inputs do not mend that. Flatter scores make late gradients smaller still; wider ones, queries and keys that grow with
-their position, and those that favour near keys have errors of 0.03 to 0.1 at other elements, of early keys' dV or of
-late queries that few keys share.
+inputs do not mend that. Flatter scores make late gradients smaller still; with wider ones, with queries and keys that
+grow with their position, or with those that favour near keys, the dV of early keys or the dQ of late queries that few
+keys share stays too far off.
 
 P and dS are rounded to the inputs' dtype before they enter a product, as the unfused chain
 rounds them. Products of float32 are not allowed tf32: ``ieee``.
