@@ -29,6 +29,7 @@ from typing import Any
 
 from bounded import split, until
 from given import reports
+from packaging.version import Version
 from tabulate import tabulate
 from tier_table import (
     FIRST_RULE,
@@ -198,6 +199,18 @@ def _counts(of: Mapping[PlannedCell, State], targets: set[str]) -> tuple[int, ..
     return counts(state for planned, state in of.items() if planned.cell.target in targets)
 
 
+def version_table(of: Iterable[PlannedCell], found: Found, prepared: Prepared) -> str:
+    """The same of today's verdicts, a row a version of Triton."""
+    given = [(planned, each) for planned in of for each in found.get(planned.cell, {}).values()]
+    today = [(planned, each) for planned, each in given if each.keys == keys_of(planned.cell, prepared)]
+    versions = sorted({each.triton for _, each in today}, key=Version)
+    rows = [
+        (name, *counts((_state_of(*each, prepared) for each in today if each[1].triton == name), WORST_FIRST[::-1]))
+        for name in versions
+    ]
+    return tabulate(rows, ["Triton", "cells", *WORST_FIRST[::-1]], tablefmt="github")
+
+
 def wrong(of: Mapping[PlannedCell, State], found: Found, prepared: Prepared) -> Iterator[str]:
     """A line a cell that is wrong, with its verdicts."""
     for planned, state in of.items():
@@ -262,7 +275,10 @@ def main(arguments: Sequence[str]) -> int:
             run(cells, chosen, options)
             found = _found(chosen)
     of = states(prepared, found)
-    print(table(of, prepared), *wrong(of, found, prepared), sep="\n")
+    print(table(of, prepared))
+    if chosen.versions:
+        print(version_table(of, found, prepared))
+    print(*wrong(of, found, prepared), sep="\n")
     if chosen.output:
         write(chosen.output, lines(of, found, prepared))
     return int(State.WRONG in of.values() or (chosen.check and bool(left(of))))
@@ -279,6 +295,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, "reports, and tables of this script")
     parser.add_argument("--target", default=TARGETS, help="names, with commas between (%(default)s)")
+    parser.add_argument("--versions", action="store_true", help="tell the verdicts of each version of Triton, too")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run what is left; where the reports go")
     return parser
 

@@ -94,6 +94,15 @@ def test_a_cell_stands_where_its_last_verdict_of_today_says(script, prepared, tm
     assert [each.strip() for each in told[-1].split("|")[1:-1]] == ["all", "8", "1", "1", "1", "1", "1", "1", "2"]
 
 
+def test_verdicts_are_told_by_version_of_triton(script, prepared, tmp_path):
+    found = script.read([report(tmp_path, prepared, [PASSED, RACE, PASSED, RACE])])
+    extra = next(iter(found.values()))
+    extra.update({(*key[:-1], "3.10.0"): dataclasses.replace(each, triton="3.10.0") for key, each in [*extra.items()]})
+    rows = script.version_table(emulated(prepared), found, prepared).splitlines()[2:]
+    told = [[each.strip() for each in row.split("|")[1:-1]] for row in rows]
+    assert told == [["3.7.1", "4", "2", "1", "0", "1"], ["3.10.0", "1", "1", "0", "0", "0"]]
+
+
 def test_what_is_left_is_what_has_no_right_verdict_of_today(script, prepared, tmp_path):
     path = report(tmp_path, prepared, [PASSED, RACE, PASSED])
     older = report(tmp_path / "older", prepared, [PASSED] * 4, source_hash="0" * 16)
@@ -188,14 +197,14 @@ def test_a_run_shares_launches_and_leaves_nothing_behind(script, prepared, tmp_p
 
     def until(command, seconds, defaults):
         names = next(each for each in command if each.startswith("@"))
-        began.append((Path(names[1:]).read_bytes().decode("utf-8"), Path(defaults[script.KEPT]).is_dir()))
+        began.append((Path(names[1:]).read_bytes().decode("utf-8"), Path(defaults[script.KEPT_LAUNCHES]).is_dir()))
 
     monkeypatch.setattr(script, "until", until)
     matrix = tmp_path / "größe.yaml"
     chosen = SimpleNamespace(matrix=matrix, tier="full", target="a100", run=tmp_path, seconds=None)
     script.run(emulated(prepared)[:1], chosen, [])
     assert began == [(f"{matrix}::{emulated(prepared)[0].label}\n", True)]
-    assert script.KEPT not in os.environ
+    assert script.KEPT_LAUNCHES not in os.environ
 
 
 @pytest.mark.parametrize(("own", "seen"), [({}, "default"), ({"PORTKIT_OF_A_TEST": "own"}, "own")])

@@ -206,6 +206,20 @@ def matrix_map(rows, columns, box, swizzle=0, fill=0, element=Element.U32):
     return TensorMap(0, element, (columns, rows), (columns * element.bytes,), box, swizzle, fill)
 
 
+@pytest.mark.parametrize(
+    ("box", "part"),
+    [
+        ((257, 1), "a box of 257 × 1 elements: 256 at most are possible"),
+        ((256, 256), "a box of 262144 bytes, where shared memory has 232448 at most"),
+    ],
+)
+def test_a_box_that_no_tensor_map_can_have_is_refused(box, part):
+    """As where a kernel makes a map and leaves its box as it was: nothing is computed of it."""
+    lines = f"mov.u32 %r70, 0; mov.u32 %r71, 0;\n@%p0 {BULK}\n"
+    kernel, buffers = tensor_launch(lines, matrix_map(20, 32, box), empty(128), random_words(20, 32))
+    finds(kernel, part, *buffers)
+
+
 @pytest.mark.parametrize("swizzle", [0, 1, 3])
 def test_a_tensor_copy_brings_a_box(swizzle):
     source, found = random_words(20, 32), empty(128)

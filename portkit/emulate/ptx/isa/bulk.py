@@ -37,6 +37,12 @@ _SECTION = "Data Movement and Conversion Instructions"
 _UNIT = 16
 _BARRIER = 8
 
+_SIDE = 256
+"""Elements of a box in a dimension, at most (CUDA driver API, cuTensorMapEncodeTiled: boxDim)."""
+
+_BOX = 227 << 10
+"""Bytes of shared memory that a block can have, at most (CUDA C++ programming guide, "Compute Capabilities")."""
+
 
 # -- pieces of a copy
 
@@ -120,6 +126,15 @@ def check_map(tensor: TensorMap, rank: int) -> str | None:
         return "a box whose rows are wider than their swizzle"
     if tensor.address % _UNIT or any(each % _UNIT for each in tensor.strides):
         return "a tensor whose address or strides are no multiples of 16 bytes"
+    return _check_box(tensor)
+
+
+def _check_box(tensor: TensorMap) -> str | None:
+    """Why nothing can be computed of a box."""
+    if max(tensor.box) > _SIDE:
+        return f"a box of {' × '.join(map(str, tensor.box))} elements: {_SIDE} at most are possible in a dimension"
+    if tensor.box_bytes > _BOX:
+        return f"a box of {tensor.box_bytes} bytes, where shared memory has {_BOX} at most"
     return None
 
 
