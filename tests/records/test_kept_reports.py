@@ -7,13 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kept_report import KEPT_REPORT
+import pytest
+from kept_report import KEPT, KEPT_REPORT
 
 from portkit.model import Status
 from portkit.store.journal import read_report
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
+AGAIN = KEPT.with_name(f"{KEPT.name}-again")
 
 
 def test_readme_and_comparison_are_what_the_command_makes_of_the_report():
@@ -32,6 +34,15 @@ def test_registers_of_each_loaded_kernel_are_those_of_the_binary_built_for_it_wi
         Status.PASSED,
         Status.BUILT,
     }
+
+
+@pytest.mark.parametrize(("script", "folders"), [("compare_runs", (KEPT, AGAIN)), ("compare_clocks", (KEPT, AGAIN))])
+def test_what_two_runs_and_two_clocks_say_is_kept_beside_them_and_quoted(script, folders):
+    command = [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *folders]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.stdout == (KEPT / f"{script}.txt").read_text(encoding="utf-8")
+    first = next(each for each in re.findall(r"^(\d+ of \d+) .*within", run.stdout, re.MULTILINE))
+    assert first in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 FULL = REPORTS / "full-h200-2026-11-30"
