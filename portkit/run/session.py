@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -57,6 +58,9 @@ from portkit.run.scrub import scrub, tail
 
 COMPILER: Final = "--compiler="
 """Has a supervisor load PyTorch's compiler before it is asked for anything; the seconds that this may take follow."""
+
+START_SECONDS = 180.0
+"""For torch and Triton to be loaded, before what has a limit of its own."""
 
 _MOST_FAILED_STARTS = 3
 _IDLE_SECONDS = 1.0
@@ -186,6 +190,8 @@ class Session:
             ready = wait([link.connection for link in active], timeout=_IDLE_SECONDS)
             if watch and not ready:
                 watch.idle()
+            for link in active:
+                link.end_late()
             for connection in ready:
                 link = next(x for x in active if x.connection is connection)
                 yield from link.receive()
@@ -239,6 +245,7 @@ class _Link:
         self._failed_starts = 0  # in a row
         self._unexplained = 0  # deaths in a row of supervisors that had named no cell
         self._alone: Key | None = None  # cell that was asked for by itself, to find the culprit
+        self._late: str | None = None  # what it did not come to in time
         self.done = True
         self._start()
 
@@ -258,7 +265,7 @@ class _Link:
             return
         match message:
             case Ready():
-                self._failed_starts = 0
+                self._failed_starts, self._up = 0, True
             case Started(evidence, cell):
                 self._under_way.add((evidence, cell))
                 if self._watch:
@@ -274,6 +281,13 @@ class _Link:
             case AllDone():
                 self.done = True
 
+    def end_late(self) -> None:
+        """End a supervisor that does not come up: it loads torch and Triton, and PyTorch's compiler where it is to."""
+        most = START_SECONDS + self._limits.stage_seconds[Stage.IMPORT]
+        if not self._up and time.monotonic() - self._since > most:
+            self._late = f"torch and Triton were not loaded within {most:g} s"
+            self._process.kill()
+
     def close(self) -> None:
         """End the supervisor, and see to it that nothing is left of what it started."""
         self.connection.close()
@@ -283,6 +297,7 @@ class _Link:
         self._log.close()
 
     def _start(self) -> None:
+        self._up, self._since = False, time.monotonic()
         ours, theirs = socket.socketpair()
         self._log: IO[bytes] = tempfile.TemporaryFile(prefix="portkit-supervisor-")  # noqa: SIM115  # closed in close()
         self._process = subprocess.Popen(
@@ -295,7 +310,7 @@ class _Link:
             start_new_session=True,  # Ctrl-C is for us: we close the connection and the report
         )
         theirs.close()
-        self.connection = Connection(ours.detach())
+        self.connection: Connection = Connection(ours.detach())
 
     def _send(self) -> None:
         """Ask for all that is owed, or for a suspect by itself.
@@ -337,7 +352,7 @@ class _Link:
 
     def _give_up(self, log: str) -> Iterator[CellResult | DeviceProbe]:
         """What no other supervisor is asked for, after one that ended with such a log."""
-        message = f"the supervisor ended ({describe_exit(self._process.returncode)})"
+        message = self._late or f"the supervisor ended ({describe_exit(self._process.returncode)})"
         if last := tail(log, 6):
             message += f": {last}"
         yield from self._unprobed(message)
@@ -355,7 +370,7 @@ class _Link:
     def _hopeless(self) -> list[Key]:
         """Cells to give up after a death: the one that was alone, or all if no supervisor comes up."""
         self._failed_starts += 1  # one that comes up sets it back
-        if self._failed_starts > _MOST_FAILED_STARTS:
+        if self._late or self._failed_starts > _MOST_FAILED_STARTS:
             return list(self._owed)
         if self._alone and self._failed_starts == 1:
             return [self._alone]

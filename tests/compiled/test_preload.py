@@ -12,7 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from portkit.model import CaseSource, Cell, Device, DeviceProbe, Direction, Evidence, PlannedCell, Stage, Status
+from portkit.model import (
+    CaseSource,
+    Cell,
+    CellResult,
+    Device,
+    DeviceProbe,
+    Direction,
+    Evidence,
+    PlannedCell,
+    Stage,
+    Status,
+)
 from portkit.plan.baselines import may_compile
 from portkit.run import devices
 from portkit.run.compiler_hang import HANG, NO_COMPILER
@@ -182,6 +193,26 @@ def test_an_import_that_hangs_is_ended_and_done_without(monkeypatch, tmp_path, b
     assert len(said) == 3
 
 
+def test_a_supervisor_that_never_comes_up_is_given_up(monkeypatch):
+    popen, commands = subprocess.Popen, []
+
+    def start(command, **options):
+        commands.append(command)
+        return popen([sys.executable, "-c", "import time; time.sleep(60)"], **options)
+
+    monkeypatch.setattr("portkit.run.session.subprocess.Popen", start)
+    monkeypatch.setattr("portkit.run.session.START_SECONDS", 0.5)
+    session = Session(replace(Limits(1), stage_seconds={**Limits(1).stage_seconds, Stage.IMPORT: 0.5}))
+    probe = probe_job(H200, load_catalog().get("h200"))
+    said = list(session.results(chains(("eager",), ("eager",)), probes=[probe]))
+    session.close()
+    why = "torch and Triton were not loaded within 1 s"
+    assert [each.outcome.message for each in said if isinstance(each, CellResult)] == [why] * 2
+    assert {each.outcome.status for each in said if isinstance(each, CellResult)} == {Status.WORKER_LOST}
+    assert sum(isinstance(each, DeviceProbe) for each in said) == 1
+    assert len(commands) == 1
+
+
 def test_one_that_dies_of_what_it_loads_early_is_replaced_by_one_that_does_not(monkeypatch):
     popen, commands = subprocess.Popen, []
 
@@ -205,7 +236,7 @@ def test_measured_cells_go_to_the_supervisor_that_was_started_for_them(monkeypat
     asked = []
 
     class Link:
-        def __init__(self, kind, limits):
+        def __init__(self, kind, *others):
             self.kind = kind
             self.done = True
 
