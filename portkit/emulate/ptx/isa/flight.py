@@ -9,7 +9,8 @@ Source: PTX ISA, "Asynchronous Operations", "Async proxy", "Memory Consistency M
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,7 @@ _BARRIERS, _THREAD = 32, (1 << 32) - 1
 """A tag of a write is its thread + 1, and above that how many barriers its block had passed."""
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """One that has not ended."""
 
     site: Site

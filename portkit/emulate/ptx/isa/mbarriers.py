@@ -86,7 +86,8 @@ class MemoryBarriers:
             Fault: nothing has initialised it.
         """
         found = self.at(site, place, thread)
-        self.observe(site, np.array([place]), np.array([thread]))
+        if self.machine.mbarrier_observer:
+            self.observe(site, np.array([place]), np.array([thread]))
         return found
 
     def observe(self, site: Site, places: Offsets, threads: Threads, *, lives: bool = True) -> None:

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,7 @@ from portkit.emulate.ptx.machine import LANES, Array, Machine
 TENSOR_LANES, COLUMNS = 128, 512
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
     """Columns of one block's tensor memory."""
 
     group: int

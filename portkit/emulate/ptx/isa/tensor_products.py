@@ -94,7 +94,7 @@ def _scales_of(kind: str, vector: str | None) -> BlockScales:
 # -- operands
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class _InShared:
     """A factor in shared memory."""
 
@@ -102,7 +102,7 @@ class _InShared:
     units: Offsets
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class _InTensor:
     """A factor in tensor memory."""
 
@@ -127,7 +127,12 @@ def _rows(product: Product, group: int, at: int) -> Array:
 
 def _fits(product: Product, at: int, columns: int) -> bool:
     """Whether so many columns of those lanes are there."""
-    return (at & 0xFFFF) + columns <= COLUMNS and int(_lanes(product.rows)[-1]) + (at >> 16) < TENSOR_LANES
+    return (at & 0xFFFF) + columns <= COLUMNS and _last_lane(product.rows) + (at >> 16) < TENSOR_LANES
+
+
+@functools.cache
+def _last_lane(rows: int) -> int:
+    return int(_lanes(rows)[-1])
 
 
 # -- what was issued
