@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from record_functions import read
 
-from portkit.emulate.ptx.isa.interpolation import DATA, FUNCTIONS
+from portkit.emulate.ptx.isa.interpolation import CUT, DATA, FUNCTIONS
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -52,7 +52,7 @@ def main(recorded: Path) -> None:
     gathered: dict[str, list[Points]] = {}
     for span, arguments, results in read(recorded):
         name, *_, kind = span.instruction.split(".")
-        if kind == "f32" and not span.random:
+        if kind == "f32":
             gathered.setdefault(FUNCTIONS[name].table, []).append(points(name, arguments, results))
     tables = {name: table(name, joined(found)) for name, found in gathered.items()}
     DATA.write_text(json.dumps(tables) + "\n")
@@ -75,7 +75,16 @@ def points(name: str, arguments: NDArray[np.uint32], results: NDArray[np.uint32]
     least, most = np.where(value < 0, value - last, value), np.where(value < 0, value, value + last)
     power = np.broadcast_to(-23 if given.scale is None else given.scale >> 23, y.shape)
     least, most = (np.ldexp(side, -power) - (0 if given.added is None else given.added) for side in (least, most))
+    if given.added is not None and not given.fine:
+        least, most = _before_it_is_cut(least, most, value < 0)
     return Points(given.segment, *given.terms, least, most)
+
+
+def _before_it_is_cut(least: Floats, most: Floats, negative: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Where sums lie whose multiples are, of positive results, from least on, and of negative ones up to most."""
+    first = np.where(negative, np.floor(least / CUT) + 1, np.ceil(least / CUT))
+    behind = np.where(negative, np.floor(most / CUT) + 1, np.ceil(most / CUT))
+    return first * CUT, behind * CUT
 
 
 def table(name: str, found: Points) -> list[list[float]]:

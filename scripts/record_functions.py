@@ -88,7 +88,7 @@ def spans() -> list[Span]:
     found += [
         _whole("rcp.approx.ftz.f32", 0, 1),
         _whole("rsqrt.approx.ftz.f32", 0, 2),
-        _whole("sqrt.approx.ftz.f32", 0, 2, 2),
+        _whole("sqrt.approx.ftz.f32", 0, 2),
     ]
     found += [_whole("ex2.approx.ftz.f32", 0, 1), _whole("ex2.approx.ftz.f32", 0, 1, 2, _MINUS)]
     for sign in (0, _MINUS):

@@ -202,6 +202,7 @@ def test_models_of_the_generations():
     assert warp_model(hopper, half) == group_model(half) == tensor_model(half) == Model(16, 25)
     assert warp_model(ampere, tf32) == Model(4, 24)
     assert warp_model(ada, eight) == Model(16, 13, Result.SHORT)
+    assert (warp_model(hopper, eight), warp_model(hopper, eight, 16)) == (Model(16, 25), Model(8, 25))
     assert group_model(eight) == Model(32, 13, Result.SHORT)
     assert warp_model(consumer, eight) == tensor_model(eight) == Model(32, 25)
 

@@ -64,6 +64,7 @@ class Arguments:
     scale: Integers | None = None  # power of two for the sum, where float32 has its exponent; None: 2^-23
     added: NDArray[np.float64] | None = None  # to the sum
     signs: NDArray[np.uint32] | None = None  # of the results
+    fine: bool = False  # whether sums have all their bits; else they are multiples of CUT before anything is added
 
     @property
     def terms(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -73,6 +74,10 @@ class Arguments:
     def finished(self, total: Array) -> Array:
         """Float32 results of sums, which are used up: 24 bits of them, by the power of two."""
         if self.added is not None:
+            if not self.fine:
+                total *= 1 / CUT
+                np.floor(total, out=total)
+                total *= CUT
             total += self.added
         bits = total.view(np.int64)
         bits &= _KEPT
@@ -87,6 +92,9 @@ class Arguments:
             pattern |= self.signs
         return result
 
+
+CUT = 2.0**-13
+"""What sums are cut off to multiples of before an exponent is added."""
 
 _KEPT = ~np.int64((1 << (52 - MANTISSA)) - 1)
 """Bits of a float64 that float32 has, too."""
@@ -166,9 +174,9 @@ def _inverse(x: Array) -> Arguments:
 
 
 def _whole(fraction: Integers) -> NDArray[np.float64] | None:
-    """rsqrt: what the sum of a power of four lacks of a power of two, which the unit gives all the same."""
+    """rsqrt: what lets the sum of a power of four reach a power of two, as the unit's result does."""
     found = fraction == 0
-    return found * 0.25 if found.any() else None
+    return found * 0.5 if found.any() else None
 
 
 def _by_parity(sign: int) -> Callable[[Array], Arguments]:
@@ -181,16 +189,18 @@ def _by_parity(sign: int) -> Callable[[Array], Arguments]:
         shift = MANTISSA + (1 if sign < 0 else 0)
         scale = sign * ((exponent - odd) >> 1) - shift
         fraction = (odd << MANTISSA) | (bits & _ONES)
-        return Arguments(*_split(fraction, 17), 17, scale << MANTISSA, _whole(fraction) if sign < 0 else None)
+        return Arguments(
+            *_split(fraction, 17), 17, scale << MANTISSA, _whole(fraction) if sign < 0 else None, fine=True
+        )
 
     return arguments
 
 
 def _logarithm(x: Array) -> Arguments:
-    """lg2: by the mantissa; the exponent is added to the sum."""
+    """lg2: by the mantissa; the exponent is added to the sum, a negative one to its complement."""
     bits = x.view(np.int32)
     exponent = (bits >> MANTISSA) - _BIAS
-    return Arguments(*_split(bits & _ONES, 17), 17, None, exponent * 2.0**MANTISSA)
+    return Arguments(*_split(bits & _ONES, 17), 17, None, exponent * 2.0**MANTISSA + (exponent < 0) * CUT)
 
 
 _TURN = np.float64(np.float32(1 / (2 * np.pi)))

@@ -151,7 +151,9 @@ def _mma(decoder: Decoder) -> Step:
         return _doubles(decoder, shape)
     if decoder.one_of("block_scale"):
         return _scaled(decoder, shape, a, b)
-    kind = _Kind(shape, a, b, result, _integers(decoder, a, b) if result == "s32" else _floats(decoder, a, b, result))
+    kind = _Kind(
+        shape, a, b, result, _integers(decoder, a, b) if result == "s32" else _floats(decoder, shape, a, b, result)
+    )
     _check_counts(decoder, shape, a, b, halves=result == "f16")
     decoder.need(4)
     return Products(kind, [decoder])
@@ -164,11 +166,11 @@ def _integers(decoder: Decoder, left: Format, right: Format) -> Total:
     return lambda a, b, c, parts: multiply_integers(a, b, c, saturate, parts)
 
 
-def _floats(decoder: Decoder, left: Format, right: Format, result: str) -> Total:
+def _floats(decoder: Decoder, shape: Shape, left: Format, right: Format, result: str) -> Total:
     if left.integer or right.integer or result not in {"f32", "f16"}:
         raise decoder.unsupported(f"{result} of {left.name} and {right.name}")
     decoder.ignore("kind::f8f6f4")
-    model = warp_model(decoder.architecture, left)
+    model = warp_model(decoder.architecture, left, shape.depth)
     model = model.into_half() if result == "f16" else model
     total = multiply_through_halves if through_halves(decoder.architecture, left) else multiply
     least = least_of(left, right)

@@ -14,8 +14,8 @@ from portkit.emulate.ptx.matrix.sums import Model, Result
 _EIGHT = frozenset({"e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "padded e2m1"})
 
 
-def warp_model(architecture: Architecture, left: Format) -> Model:
-    """Of ``mma.sync`` with results of float32.
+def warp_model(architecture: Architecture, left: Format, depth: int = 32) -> Model:
+    """Of ``mma.sync`` with results of float32; only of 8-bit floats the depth counts.
 
     Up to sm_89 an instruction is two of half the depth. On sm_90 and sm_100 one of 8-bit floats is made of those of
     float16, so it keeps more bits than ``wgmma``: see ``through_halves``.
@@ -25,7 +25,7 @@ def warp_model(architecture: Architecture, left: Format) -> Model:
     if architecture.number < 90:
         return Model(16, 13, Result.SHORT) if left.name in _EIGHT else Model(4 if left.name == "tf32" else 8, 24)
     if left.name in _EIGHT:
-        return Model(32 if architecture.number >= 120 else 16, 25)
+        return Model(depth // 2 if through_halves(architecture, left) else 32 if architecture.number >= 120 else 16, 25)
     return Model(8 if left.name == "tf32" else 16, 25)
 
 
