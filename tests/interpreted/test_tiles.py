@@ -60,6 +60,23 @@ def test_wide_heads_have_blocks_of_their_own(shared, dim, rows):
     assert shared.attention.Blocks.settled(tunables, query).block_m == rows
 
 
+@pytest.mark.parametrize(("keys", "queries"), [(False, False), (True, False), (False, True), (True, True)])
+def test_gradients_have_memory_for_the_descriptors_of_either_launch(shared, monkeypatch, keys, queries):
+    launches, allowed = {}, []
+    for name in ("_row_dots", "_backward_keys", "_backward_queries"):
+
+        def launch(*_, name=name, **given):
+            launches[name] = given.get("DESCRIPTORS")
+
+        monkeypatch.setattr(shared.attention, name, {(1, 1): launch})
+    monkeypatch.setattr(shared.attention, "allow_descriptors", lambda: allowed.append(True))
+    blocks = shared.attention.Blocks(back_descriptors=keys, back_queries={"back_descriptors": queries})
+    tensors = (torch.zeros((1, 1, 8, 64), dtype=torch.bfloat16) for _ in range(5))
+    shared.attention._run_backward(*tensors, torch.zeros((1, 1, 8)), True, 1.0, blocks)
+    assert launches == {"_row_dots": None, "_backward_keys": keys, "_backward_queries": queries}
+    assert bool(allowed) == (keys or queries)
+
+
 @pytest.mark.parametrize(
     ("bytes_per_block", "beside", "fitted"),
     [
