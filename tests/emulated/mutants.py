@@ -284,13 +284,16 @@ class PtxExplained:
     def why(self, found: Mutant, change: Change) -> str:
         """A class of ``survivors_ptx.py``, or ``MISSED``."""
         if found.kind == "other":
-            return survivors_ptx.class_of(self.code, change.index, self._launches(self.code))
+            return survivors_ptx.class_of(self.code, change.index, lambda: self._launches(self.code))
         if survivors_ptx.is_idle(self.code, change.index, self._launches(self.code)):
             return "idle"
+        if survivors_ptx.is_same(self.code, change, self._launches(self.code)):
+            return "same"
         mutant = mutants_ptx.changed(self.code, change)
         if not self._same_in_all_orders(mutant):
             return MISSED
-        return survivors_ptx.reason(found.kind, self._launches(self.code), self._launches(mutant)) or MISSED
+        name = mutants_ptx.name_of(self.code.compiled[change.index])
+        return survivors_ptx.reason(found.kind, name, self._launches(self.code), self._launches(mutant)) or MISSED
 
     def _launches(self, code: PtxCode) -> list[PtxLaunch]:
         return [launch_of(self.case, code, kind) for kind in INPUTS]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -109,20 +109,29 @@ def _with(place: int, number: int) -> Make:
     return make
 
 
+_KEPT = 8
 _COMPILED: dict[int, tuple[Code, tuple[Compiled, ...]]] = {}
+"""Of the last programs, by their identity: instructions before the passes."""
 
 
 def before_passes(code: Code) -> tuple[Compiled, ...]:
-    """Instructions before the passes, which must see a change; of the last program alone."""
+    """Instructions before the passes, which must see a change; those of a changed program with what was changed."""
     if id(code) not in _COMPILED:
-        _COMPILED.clear()
-        _COMPILED[id(code)] = code, compile_all(code.program)
+        _keep(code, compile_all(code.program))
     return _COMPILED[id(code)][1]
 
 
-def passed(code: Code, compiled: list[Compiled]) -> Code:
+def _keep(code: Code, compiled: tuple[Compiled, ...]) -> None:
+    while len(_COMPILED) >= _KEPT:
+        del _COMPILED[next(iter(_COMPILED))]
+    _COMPILED[id(code)] = code, compiled
+
+
+def passed(code: Code, compiled: Sequence[Compiled]) -> Code:
     """The program of instructions that have not been through the passes."""
     found = tuple(compiled)
     for each in PASSES:
         found = each(code.program, found)
-    return cut(code.program, found)
+    made = cut(code.program, found)
+    _keep(made, tuple(compiled))
+    return made

@@ -5,10 +5,14 @@ idle       whenever it runs, it ends, orders and shows nothing: no operation is 
 covered    a barrier: without it no two warps, nor lanes, meet at a byte with no other barrier between
 alone      an mbarrier that nothing ends: no data and no other mbarrier is put in its place
 merged     every other wait leaves out what it left out before: a group is committed together with the next one
+unused     a wait for copies whose bytes nobody touches before another wait has ended them, or the block
+same       a parity that is what the register holds whenever it is asked
 equal      whenever it runs, its registers already hold what it writes; of a store: it never runs
 skips      a branch that is never taken, or over code that changes nothing
-dead       what it writes is never read
-lost       it writes other bits, and they are read, but go to lanes or bits that no result is made of
+dead       what it writes is never read, or overwritten before, in every thread that runs it
+masked     it writes other bits, and they are read, but by threads alone that a mask keeps from storing, or in bits
+           that no result is made of
+lost       a store, a copy or a part of a tensor map: what it leaves is there already, or nothing is made of it
 =========  ==============================================================================================
 
 ``covered`` is told by masks of warps, byte by byte, apart from the checker's tags; ``idle`` and ``merged`` by what the
@@ -17,12 +21,15 @@ units of asynchronous operations have under way.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import mutants_ptx
 import numpy as np
 
+from portkit.emulate.ptx.decode import Decoder
 from portkit.emulate.ptx.execute import Code, Runner, cut
 from portkit.emulate.ptx.isa.bulk import BulkGroups
 from portkit.emulate.ptx.isa.copies import Copies
@@ -37,21 +44,52 @@ from portkit.emulate.ptx.machine import LANES, Access, Machine
 from portkit.emulate.ptx.program import Register
 from portkit.emulate.ptx.types import Type
 
-CLASSES = ("idle", "covered", "alone", "merged", "equal", "skips", "dead", "lost")
+if TYPE_CHECKING:
+    from mutants import Change
+
+CLASSES = ("idle", "covered", "alone", "merged", "unused", "same", "equal", "skips", "dead", "masked", "lost")
 
 
 # -- what orders
 
 
-def reason(kind: str, whole: Sequence[Launch], mutant: Sequence[Launch]) -> str:
+def reason(kind: str, name: str, whole: Sequence[Launch], mutant: Sequence[Launch]) -> str:
     """Why a mutant of what orders, which leaves the same bits in all orders of warps, is as good; empty: it is not."""
     if kind == "barrier":
         return "" if any(_met(launch, of) for launch in mutant for of in (_Meetings, _LaneMeetings)) else "covered"
     if kind == "mbarrier":
         return "" if any(map(_reused, mutant)) else "alone"
-    if kind in {"commit", "wait"} and all(left == right for left, right in zip(map(_out, whole), map(_out, mutant))):  # noqa: B905
+    if kind in {"commit", "wait"} and "mbarrier" not in name and _all_alike(whole, mutant):
         return "merged"
+    if name.startswith("cp.async.wait"):
+        return "" if any(map(_touched, mutant)) else "unused"
     return ""
+
+
+def _all_alike(whole: Sequence[Launch], mutant: Sequence[Launch]) -> bool:
+    """Whether every wait leaves out in the mutant what it leaves out in the whole."""
+    return all(map(operator.eq, map(_out, whole), map(_out, mutant)))
+
+
+def is_same(code: Code, change: Change, launches: Sequence[Launch]) -> bool:
+    """Whether the parity that a change asks for is the one that is asked for anyway."""
+    instruction = code.compiled[change.index].instruction
+    if not change.name.startswith("parity "):
+        return False
+    read = Decoder(code.program, instruction).read(instruction.operands[2], Type.U32)
+    others: list[int] = []
+
+    def watch(item: Compiled) -> Compiled:
+        def step(machine: Machine) -> None:
+            asked = np.asarray(read(machine)) & 1
+            others.extend(np.flatnonzero(asked != int(change.name[-1])).tolist())
+            item.step(machine)
+
+        return replace(item, step=step)
+
+    for launch in launches:
+        _run(launch, {change.index: watch})
+    return not others
 
 
 def is_idle(code: Code, index: int, launches: Sequence[Launch]) -> bool:
@@ -63,9 +101,9 @@ def is_idle(code: Code, index: int, launches: Sequence[Launch]) -> bool:
 
     def watch(item: Compiled) -> Compiled:
         def step(machine: Machine) -> None:
-            before = tuple(_state(machine))
+            before = _state(machine)
             item.step(machine)
-            if before != tuple(_state(machine)):
+            if before != _state(machine):
                 acted.append(index)
 
         return replace(item, step=step)
@@ -84,20 +122,25 @@ def _run(launch: Launch, watches) -> None:
     launch.run()
 
 
-def _state(machine: Machine) -> Iterator[Hashable]:
-    """All that waits, commits and fences could change."""
-    for unit in machine.units:
-        match unit:
-            case Flights():
-                yield unit._unseen.tobytes(), tuple(unit._reads), tuple(unit._operations)
-            case WrittenMaps():
-                yield frozenset(unit._unseen)
-            case MemoryBarriers():
-                yield tuple((at, b.pending, b.phase, b.bytes, len(b.owed)) for at, b in unit.known.items())
-            case TensorMemory():
-                yield tuple((*map(id, b.stores), *b.loads, *map(id, b.queue)) for b in unit.blocks)
-            case Copies() | BulkGroups() | Products():
-                yield tuple(_under_way(unit, groups=True))
+def _state(machine: Machine) -> tuple[tuple[Hashable, ...], ...]:
+    """All that waits, commits and fences could change; units that have nothing are as if they were not there."""
+    return tuple(found for found in (tuple(filter(None, _of(unit))) for unit in machine.units) if found)
+
+
+def _of(unit: object) -> Iterator[Hashable]:
+    """What one unit has."""
+    match unit:
+        case Flights():
+            yield unit._unseen.any() and unit._unseen.tobytes()
+            yield from (tuple(unit._reads), tuple(unit._operations))
+        case WrittenMaps():
+            yield frozenset(unit._unseen)
+        case MemoryBarriers():
+            yield tuple((at, b.pending, b.phase, b.bytes, len(b.owed)) for at, b in unit.known.items())
+        case TensorMemory():
+            yield tuple((n, *map(id, b.stores), *b.loads, *map(id, b.queue)) for n, b in enumerate(unit.blocks))
+        case Copies() | BulkGroups() | Products():
+            yield from _under_way(unit, groups=True)
 
 
 def _under_way(unit: Copies | BulkGroups | Products, *, groups: bool) -> Iterator[Hashable]:
@@ -155,6 +198,29 @@ def _out(launch: Launch) -> list[tuple[Hashable, ...]]:
 def _all_out(machine: Machine) -> tuple[Hashable, ...]:
     units = (unit for unit in machine.units if isinstance(unit, Copies | BulkGroups | Products))
     return tuple(each for unit in units for each in _under_way(unit, groups=False))
+
+
+def _bytes(at: np.ndarray, size: int) -> np.ndarray:
+    return (at[:, None] + np.arange(size)).reshape(-1)
+
+
+def _touched(launch: Launch) -> bool:
+    """Whether bytes are touched that a ``cp.async`` has yet to write."""
+    found = [False]
+
+    def attach(runner: Runner) -> None:
+        machine = runner.machine
+
+        def used(access: Access) -> None:
+            for copy in machine.unit(Copies).out:
+                if copy.site is not access.site:  # else it ends now
+                    found[0] |= bool(np.isin(_bytes(access.at, access.size), _bytes(copy.places, copy.size)).any())
+
+        machine.shared_observer = used
+
+    launch.attach.append(attach)
+    launch.run()
+    return found[0]
 
 
 # -- who meets whom
@@ -310,15 +376,47 @@ def _reused(launch: Launch) -> bool:
 # -- the others
 
 
-def class_of(code: Code, index: int, launches: Sequence[Launch]) -> str:
-    """What is known of a deletion that changes nothing, as in ``survivors.py``: equal, skips, dead or lost."""
+def class_of(code: Code, index: int, launches: Callable[[], Sequence[Launch]]) -> str:
+    """What is known of a deletion that changes nothing: equal, skips, dead, masked or lost."""
     item = code.compiled[index]
     if item.entry.ends:
         return "skips"
-    if not any(_changes(code, index, launch) for launch in launches):
+    if not any(_changes(code, index, launch) for launch in launches()):
         return "equal"
-    reads: set[Register] = set().union(*(other.uses.reads for other in code.compiled))
-    return "dead" if item.uses.writes and not item.uses.writes & reads else "lost"
+    if not item.uses.writes:
+        return "lost"
+    return "masked" if any(_is_read(code, index, launch) for launch in launches()) else "dead"
+
+
+def _is_read(code: Code, index: int, launch: Launch) -> bool:
+    """Whether some thread reads what an instruction has written, before the thread writes it anew."""
+    whole = list(mutants_ptx.before_passes(code))
+    written = whole[index].uses.writes
+    holds: dict[Register, np.ndarray] = {}  # threads
+    found = [False]
+
+    def watch(number: int, item: Compiled) -> Compiled:
+        guard = Decoder(code.program, item.instruction).guard() if item.instruction.guard else None
+
+        def note(machine: Machine) -> None:
+            for register in written:
+                held = holds.setdefault(register, np.zeros(machine.threads, np.bool_))
+                found[0] |= register in item.uses.reads and bool(held[machine.select].any())
+                if register in item.uses.writes:
+                    held[machine.select] = number == index
+
+        def step(machine: Machine) -> None:
+            machine.guarded(guard(machine), note) if guard else note(machine)
+            item.step(machine)
+
+        return replace(item, step=step)
+
+    touched = (number for number, item in enumerate(whole) if (item.uses.reads | item.uses.writes) & written)
+    for number in [*touched]:
+        whole[number] = watch(number, whole[number])
+    launch.code = cut(code.program, tuple(whole))
+    launch.run()
+    return found[0]
 
 
 def _changes(code: Code, index: int, launch: Launch) -> bool:

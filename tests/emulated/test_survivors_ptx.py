@@ -1,0 +1,90 @@
+"""Why mutants of PTX are as good as the whole kernel: each class, on texts that have one of it."""
+
+import numpy as np
+import pytest
+import survivors_ptx
+from mutants import Change
+from mutants_ptx import changed, weaker
+from ptx_text import text
+
+from portkit.emulate import Options
+from portkit.emulate.core.findings import Halt
+from portkit.emulate.ptx.launch import Launch, load
+
+OTHERS = """
+mov.u32 %r1, 7; // dead
+mov.u32 %r1, %r90;
+mov.u32 %r2, %r1;
+mov.u32 %r2, %r1; // equal
+mov.u32 %r3, %r91; // masked
+setp.lt.u32 %p1, %r90, 32;
+@!%p1 mov.u32 %r3, 5;
+setp.ge.u32 %p2, %r90, 32;
+@!%p2 bra $next; // skips
+$next:
+mov.u32 %r5, 6; // dead
+add.u32 %r4, %r3, %r2;
+mul.wide.u32 %rd30, %r90, 4; add.u64 %rd31, %rd0, %rd30;
+@%p2 st.global.b32 [%rd31], %r4;
+@!%p1 st.global.b32 [%rd31], %r4; // lost
+"""
+
+
+def commented(kernel, code):
+    """Instruction → the comment behind it."""
+    comments = [line.partition("// ")[2].strip() for line in kernel.splitlines()]
+    named = {n: comments[item.instruction.site.line - 1] for n, item in enumerate(code.compiled)}
+    return {n: comment for n, comment in named.items() if comment in {*survivors_ptx.CLASSES, "needed"}}
+
+
+def launch(code):
+    return Launch(code, (1,), [np.zeros(64, np.uint32)], 2, 8192, Options())
+
+
+def test_classes_of_others():
+    kernel = text(OTHERS, threads=64, shared=8192)
+    code = load(kernel)
+    named = commented(kernel, code)
+    assert set(named.values()) == {"dead", "equal", "masked", "skips", "lost"}
+    assert {n: survivors_ptx.class_of(code, n, lambda: [launch(code)]) for n in named} == named
+
+
+COPIES = """
+mov.u32 %r60, tile; shl.b32 %r61, %r90, 2; add.u32 %r62, %r60, %r61; xor.b32 %r63, %r62, 128;
+mul.wide.u32 %rd30, %r90, 4; add.u64 %rd31, %rd0, %rd30;
+cp.async.wait_group 0; // idle
+cp.async.commit_group; // idle
+cp.async.ca.shared.global [%r62], [%rd31], 4;
+cp.async.commit_group; // merged
+cp.async.ca.shared.global [%r62+1024], [%rd31], 4;
+cp.async.commit_group; // needed
+cp.async.wait_group 0; // needed
+bar.sync 0; // needed
+ld.shared.b32 %r0, [%r63];
+bar.sync 0; // covered
+cp.async.ca.shared.global [%r62+2048], [%rd31], 4;
+cp.async.commit_group; // needed
+cp.async.wait_group 0; // unused
+"""
+
+
+def reason_of(kind, name, whole, mutant):
+    """``needed`` where there is none, or where the mutant does not even run to its end."""
+    try:
+        return survivors_ptx.reason(kind, name, [whole], [mutant]) or "needed"
+    except Halt:
+        return "needed"
+
+
+@pytest.mark.parametrize("kind", ["barrier", "wait", "commit"])
+def test_classes_of_what_orders(kind):
+    kernel = text(COPIES, threads=64, shared=8192)
+    code = load(kernel)
+    named = {n: why for n, why in commented(kernel, code).items() if survivors_ptx.mutants_ptx.kind_of(code, n) == kind}
+    assert len(named) == {"barrier": 2, "wait": 3, "commit": 4}[kind]
+    for number, why in named.items():
+        idle = survivors_ptx.is_idle(code, number, [launch(code)])
+        mutant = launch(changed(code, Change(number, "deleted")))
+        assert idle is (why == "idle")
+        assert idle or reason_of(kind, code.compiled[number].instruction.name, launch(code), mutant) == why
+    assert {name for n in named for name in weaker(code, n)} == ({"wait 1"} if kind == "wait" else set())
