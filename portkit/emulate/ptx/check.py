@@ -56,11 +56,10 @@ class Check:
         if self.launch.needed(warps):
             machine.observer = whole
         made, lanes = MadeAndEnded(shared), Lanes(machine, shared)
-        names = {item.instruction.name for item in runner.code.compiled}
-        ends = any(name.startswith("mbarrier.inval") for name in names)
+        ends = any(name.startswith("mbarrier.inval") for name in runner.code.names)
         observers: list[Callable[[Access], None]] = [shared]
         observers += [Data(machine, shared)] if ends else []
-        observers += [lanes] if "bar.warp.sync" in names else []
+        observers += [lanes] if "bar.warp.sync" in runner.code.names else []
         machine.unit(MemoryBarriers).all_end = ends
         machine.shared_observer = shared if len(observers) == 1 else _all_of(observers)
         machine.mbarrier_observer = made if warps > 1 else None

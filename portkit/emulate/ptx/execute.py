@@ -51,6 +51,11 @@ class Code:
     entry: int
 
     @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """Instructions that it has, with their modifiers."""
+        return frozenset(item.instruction.name for item in self.compiled)
+
+    @functools.cached_property
     def locks(self) -> bool:
         """Whether it may spin on a lock: it compares and swaps."""
         return any(item.instruction.opcode == "atom" and "cas" in item.instruction.modifiers for item in self.compiled)
