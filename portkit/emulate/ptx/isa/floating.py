@@ -336,7 +336,15 @@ TABLE: dict[str, tuple[Entry, ...]] = {
     "mul": (row(_rounding(multiply32, np.multiply, exact=_product), _BOTH, f"{_FLOAT}: mul", sources=2),),
     "fma": (_fused("fma"),),
     "mad": (_fused("mad"),),
-    "div": (Entry(_divide, f"{_FLOAT}: div", types_of(_BOTH), 0, Approximation(".full, .approx: by rcp's table", 2)),),
+    "div": (
+        Entry(
+            _divide,
+            f"{_FLOAT}: div",
+            types_of(_BOTH),
+            0,
+            Approximation(".full, .approx: an H200's bits; other devices may have others", 2),
+        ),
+    ),
     "abs": (row(_one(np.abs), _BOTH, f"{_FLOAT}: abs", sources=1),),
     "neg": (row(_one(np.negative), _BOTH, f"{_FLOAT}: neg", sources=1),),
     "min": (_built("min", _extreme(floats.minimum)),),
