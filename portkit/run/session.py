@@ -191,7 +191,8 @@ class Session:
             if watch and not ready:
                 watch.idle()
             for link in active:
-                link.end_late()
+                if link.connection not in ready:
+                    link.end_late()
             for connection in ready:
                 link = next(x for x in active if x.connection is connection)
                 yield from link.receive()
@@ -246,6 +247,7 @@ class _Link:
         self._unexplained = 0  # deaths in a row of supervisors that had named no cell
         self._alone: Key | None = None  # cell that was asked for by itself, to find the culprit
         self._late: str | None = None  # what it did not come to in time
+        self._up, self._since = False, 0.0  # whether it has taken a request, and when that was sent
         self.done = True
         self._start()
 
@@ -254,6 +256,8 @@ class _Link:
         self._probes = {device.device_id: job for job in probes for device in job.devices}
         self._chains, self._limits, self._watch, self.done = chains, limits, watch, False
         self._owed = dict.fromkeys((job.evidence, cell) for chain in chains for job in chain for cell in job.cells)
+        if self.connection.closed:  # the last one was given up
+            self._start()
         self._send()
 
     def receive(self) -> Iterator[CellResult | DeviceProbe]:
@@ -297,7 +301,7 @@ class _Link:
         self._log.close()
 
     def _start(self) -> None:
-        self._up, self._since = False, time.monotonic()
+        self._up, self._late = False, None
         ours, theirs = socket.socketpair()
         self._log: IO[bytes] = tempfile.TemporaryFile(prefix="portkit-supervisor-")  # noqa: SIM115  # closed in close()
         self._process = subprocess.Popen(
@@ -318,6 +322,7 @@ class _Link:
         That the other end is gone shows when its answer is read.
         """
         self._under_way.clear()
+        self._since = time.monotonic()  # one that was started early has nothing to say before it is asked
         self._alone = self._suspect()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(Request(self._chains_owed(), self._limits, tuple(self._probes.values())))

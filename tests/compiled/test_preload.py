@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -205,12 +206,32 @@ def test_a_supervisor_that_never_comes_up_is_given_up(monkeypatch):
     session = Session(replace(Limits(1), stage_seconds={**Limits(1).stage_seconds, Stage.IMPORT: 0.5}))
     probe = probe_job(H200, load_catalog().get("h200"))
     said = list(session.results(chains(("eager",), ("eager",)), probes=[probe]))
+    assert len(commands) == 1
+    said += session.results(chains(("eager",)))  # another is tried for what is asked later
     session.close()
     why = "torch and Triton were not loaded within 1 s"
-    assert [each.outcome.message for each in said if isinstance(each, CellResult)] == [why] * 2
+    assert [each.outcome.message for each in said if isinstance(each, CellResult)] == [why] * 3
     assert {each.outcome.status for each in said if isinstance(each, CellResult)} == {Status.WORKER_LOST}
     assert sum(isinstance(each, DeviceProbe) for each in said) == 1
-    assert len(commands) == 1
+    assert len(commands) == 2
+
+
+def test_one_that_was_started_long_before_it_is_asked_is_not_late(monkeypatch):
+    popen = subprocess.Popen
+    sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
+    monkeypatch.setattr("portkit.run.session.subprocess.Popen", lambda command, **options: popen(sleeps, **options))
+    monkeypatch.setattr("portkit.run.session.START_SECONDS", 1.0)
+    session = Session(replace(Limits(1), stage_seconds={**Limits(1).stage_seconds, Stage.IMPORT: 1.0}))
+    session.prestart()
+    link = session._links[Kind.COMMON]
+    time.sleep(2.1)
+    link.ask(chains(("eager",)), session._limits, None)
+    link.end_late()
+    assert link._late is None
+    time.sleep(2.1)
+    link.end_late()
+    assert link._late is not None
+    session.close()
 
 
 def test_one_that_dies_of_what_it_loads_early_is_replaced_by_one_that_does_not(monkeypatch):
