@@ -11,10 +11,14 @@ rows end with its group: those beyond are read (they are the next group's) and n
 Tiles are loaded by pointers or descriptors, see ``products.py``; stores go through pointers,
 since a descriptor would write the rows of the next group.
 
-Speed on an H200 beside PyTorch's own grouped product: the table of ``scripts/suite_goals.py`` in ``reports/``. It falls
-short of it by 1.3 % there. Why is not known: in trials by hand it was 1 to 4 % ahead. One loop over tiles and K, so
-that a tile's loads begin while the one before is written, is worth 3.5 % for Mixtral's wide one.
-Experts of a few rows take tiles of 16 rows.
+Speed on an H200 beside PyTorch's own grouped product: the table of ``scripts/suite_goals.py`` in ``reports/``. It
+falls short of it by 1.3 % there, and on the device trace of the same run it is 4 % ahead: events are timed first, at
+1965 MHz for the most part, the trace at the GPU's limit of power, at some 1600 MHz. In rounds of the two alone, at
+that limit, it is 3 % ahead on both clocks. One loop over tiles and K, so that a tile's loads begin while the one
+before is written, is worth 3.5 % for Mixtral's wide one. Tried: a tile's group by one exchange in place of four, 8 to
+32 rows of tiles walked together, columns before rows, three stages (within 1 %); writes through a descriptor of each
+tile (2 % slower); tiles of 256 × 128 (14 %); steps of 128 terms (40 %). Smaller tiles for a group's last rows would
+read its weights once more. Experts of a few rows take tiles of 16 rows.
 
 Work of one call, E' = groups that are not empty, s = bytes per element:
     fused    x, weights of groups that have rows, offsets read, y written:

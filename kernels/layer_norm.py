@@ -32,10 +32,14 @@ program not counted:
              sums = 13.
 
 Speed on an H200 beside its goal: the table of ``scripts/suite_goals.py`` in ``reports/``.
-Backward falls short of its 92 % of the copy bandwidth by one, by 0.4 in a later run: the walk over 16384 ×
-4096 alone has 96 % (98.5 µs), and the second launch takes 5 µs more, of which a kernel that does nothing
-would take 2. Half as many programs, each with five rows in flight and both sums of a row in one exchange,
-came to 0.8 % less, and to 5 % more where the compiler placed the same loads otherwise.
+Backward falls short of its 92 % of the copy bandwidth by up to one: 91.0 to 91.8 % were seen. On the device
+trace both launches have 97.5 % (97.3 µs); events add 4.2 µs, and the way from one launch to the next 2. Tried
+beside it, each right and none faster: 128, 132 and 264 programs, 8 and 16 warps, 2 and 4 to 6 rows in flight
+(0 to 30 % slower; 5 rows in 128 programs of 8 warps were 0.6 % ahead in one trial and 5 to 20 % behind where
+the compiler placed the same loads otherwise); both sums of a row in one exchange (the same); the next row
+ahead in registers, with the wish that rows stay in cache, which copies to shared memory can't have (5 %);
+writes that leave the cache first (the same); rows side by side for a program (5 %); other blocks of the
+second launch (0 to 2 %).
 
 Sources:
     1. J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer Normalization", 2016,

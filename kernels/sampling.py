@@ -7,16 +7,16 @@ For a row of logits x and a number u in [0, 1):
     the draw is the first token, in the vocabulary's order, at which the running sum of p over P
     passes u times its total
 
-So the result depends on values alone and not on how a sort breaks ties. No sort: a logit's bits, put into the order of
-unsigned integers, are searched for a threshold, two bits a step, 16-bit logits in 16 to 20 bits. Two ways:
-    few     for ``top_k`` of up to 128 in a vocabulary of many more. A first launch, over all units, finds the
-            largest of each group of logits. The ``top_k``-th of these is at most the ``top_k``-th logit, so a
-            second launch, of one program a row, looks into the groups that reach it alone: into slots, as many
-            as ties leave of twice ``top_k``, come first their names, then the logits at or above that border. Each of
-            these is compared with each: how many are larger, and what mass they have, say both sets at once.
-    walked  otherwise, and where the slots are too few: each step of a search walks over the row, which is in
-            cache after the first: of three borders, how many logits (or how much mass) lie at or above each.
-            More than 128 picks are not worth the pairs: twice as many slots are four times as many.
+So the result depends on values alone and not on how a sort breaks ties. One launch, a program a row. No sort: a
+logit's bits, put into the order of unsigned integers, are searched for a border, two bits a step. Two ways:
+    few     for ``top_k`` of up to 128. A lane has every ``LANES``-th logit of the row, and keeps the largest. The
+            ``top_k``-th of these is at most the ``top_k``-th logit, so that lanes whose largest is below it have none
+            of the ``top_k``. The numbers of the others, hardly more than ``top_k`` unless there are ties, go into
+            slots, and their logits are read again, in the order of the tokens. These alone are searched for the
+            ``top_k``-th logit and for the border of ``top_p``, and drawn from.
+    walked  otherwise, and where the slots, twice ``top_k``, are too few: each step of a search walks over the row,
+            which is in cache after the first: of three borders, how many logits (or how much mass) lie at or above
+            each.
 
 Work of one call, N = rows × vocabulary, s = bytes per element:
     fused    logits and uniform numbers read, tokens written: N s + 8 rows.
@@ -28,10 +28,15 @@ Work of one call, N = rows × vocabulary, s = bytes per element:
              implementation's.
 
 Speed on an H200 beside the goal of 92 % of the copy bandwidth: the table of ``scripts/suite_goals.py`` in
-``reports/``. 64 rows miss it: what events add to a kernel's time is as much as their bytes take. The rest is the second
-launch, one program a row on 64 of 132 units: some thirty sums over all lanes, one after another. The first reads at
-the copy bandwidth. torch.compile has no time beside it: PyTorch 2.11's Inductor raises ("list indices must be
-integers …") where it writes the last running sum, split over programs, of what a value of its whole row masks.
+``reports/``. 64 rows miss it and must: what events add to a kernel's time is more than their bytes take; a launch
+that does nothing has 4.6 µs on events there, a copy of the same bytes 9.0. The rest is latency: one program a row, on
+64 of 132 units, and one sum over all lanes after another. Searches that go no further than from the least to the
+largest of their numbers, and a draw by running sums, took 10 µs off; more warps make each sum slower, and fewer the
+first walk: 16 are ahead of 8 from some 150,000 tokens on. Tried and slower: maxima of groups from all units and a
+second launch for the picks (33 µs where this takes 20); four bits a step; pairs of all candidates compared; the draw
+by a search among the tokens' numbers. torch.compile has no time beside it: PyTorch 2.11's Inductor raises ("list
+indices must be integers …") where it writes the last running sum, split over programs, of what a value of its whole
+row masks.
 
 Sources:
     1. A. Holtzman et al., "The Curious Case of Neural Text Degeneration", ICLR 2020: top-p.
@@ -49,13 +54,13 @@ from portkit import Discrete, KernelCase, Work
 from portkit.model import DTYPE_BYTES
 
 ELEMENTS_PER_WARP = 512  # of a row walked over at once: 16 a thread on 32 lanes and 8 on 64
-BLOCK = tl.constexpr(32)  # groups of a block
 MOST_PICKS = 128  # of the first way
-MOST_GROUPS = 4096
-LEAST_GROUP = 8
+MOST_COLUMNS = 1 << 19  # likewise
+LANES_PER_WARP = 256  # at least, where columns suffice: 8 a thread on 32 lanes
+MOST_STEPS = 16  # logits of a lane
+MOST_AHEAD = 4  # logits of a lane that are on their way at once
+MOST_FOLD = 8  # neighbouring lanes whose largest is one number in the first search
 LEAST_SLOTS = 64
-PER_WARP = 1024  # logits of the maxima that a warp takes
-GROUP = 64  # logits of a group, where they are many; twice as many where there would be too many groups
 BITS = {torch.bfloat16: 16, torch.float16: 20, torch.float32: 32}
 """Upper bits of a float32 in which two numbers of a dtype differ, to an even number."""
 
@@ -147,106 +152,88 @@ def _walked(
 
 
 @triton.jit
-def _group_maxima(x_ptr, largest_ptr, stride, columns, groups, parts, GROUP: tl.constexpr, TAKEN: tl.constexpr):
-    """The largest of each ``GROUP`` logits; a program takes ``TAKEN`` groups of a row."""
-    row = (tl.program_id(0) // parts).to(tl.int64)
-    group = tl.program_id(0) % parts * TAKEN + tl.arange(0, TAKEN)
-    at = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    x = tl.load(x_ptr + row * stride + at, mask=at < columns, other=-float("inf"))
-    largest = tl.max(x.to(tl.float32), axis=1).to(x.dtype)
-    tl.store(largest_ptr + row * groups + group, largest, mask=group < groups)
+def _border(key, weight, wanted, low, high):
+    """The largest border up to ``high`` at or above which the keys have what is wanted, as from ``low`` on they have.
 
-
-@triton.jit
-def _keys_of(x_ptr, part, size, SHIFT: tl.constexpr, WIDTH: tl.constexpr):
-    """The keys of these parts of ``WIDTH`` numbers, one part a row; 0, which is below any key, past the end."""
-    lanes = tl.arange(0, WIDTH)[None, :]
-    there = lanes < (size - part * WIDTH)[:, None]
-    x = tl.load((x_ptr + part * WIDTH)[:, None] + lanes, mask=there, other=0.0).to(tl.float32)
-    return tl.where(there, _key(x, SHIFT), 0)
-
-
-@triton.jit
-def _border(key, wanted, BITS: tl.constexpr):
-    """The ``wanted``-th largest key, two bits a step."""
+    Two bits a step, and no more steps than the way from ``low`` to ``high`` takes.
+    """
+    above = tl.where(key >= low, key - low, 0)
+    exponent = (high - low).to(tl.float32).to(tl.int32, bitcast=True) >> 23
+    digits = tl.maximum(exponent - 125, 0) // 2
     border = tl.zeros((), dtype=tl.uint32)
-    for digit in range(BITS // 2):
-        step = tl.full((), 1, dtype=tl.uint32) << (BITS - 2 - 2 * digit)
-        # Three counts in one number, 20 bits for each.
-        one = (key >= border + step).to(tl.int64)
-        two = (key >= border + step * 2).to(tl.int64)
-        three = (key >= border + step * 3).to(tl.int64)
-        counts = tl.sum(one + (two << 20) + (three << 40), axis=0)
-        border += step * _passed(counts & 0xFFFFF, (counts >> 20) & 0xFFFFF, counts >> 40, wanted)
-    return border
+    for digit in range(digits):
+        step = tl.full((), 1, dtype=tl.uint32) << (2 * (digits - 1 - digit)).to(tl.uint32)
+        one, two, three = tl.reduce(
+            (
+                tl.where(above >= border + step, weight, 0.0),
+                tl.where(above >= border + step * 2, weight, 0.0),
+                tl.where(above >= border + step * 3, weight, 0.0),
+            ),
+            0,
+            _three_sums,
+        )
+        border += step * _passed(one, two, three, wanted)
+    return low + border
 
 
 @triton.jit
-def _held(name, counts, slot):
-    """Things lie in holders: of the ``slot``-th thing its holder's name, and how many lie before it there."""
-    end = tl.cumsum(counts, axis=0)
-    start = end - counts
-    # What is summed over goes down, so that lanes need not exchange anything.
-    own = (start[:, None] <= slot[None, :]) & (slot[None, :] < end[:, None])
-    both = tl.sum(tl.where(own, (name << 16 | start)[:, None], 0), axis=0)
-    return both >> 16, slot - (both & 0xFFFF)
+def _three_sums(a, b, c, d, e, f):
+    return a + d, b + e, c + f
 
 
 @triton.jit
-def _nth(key, border, before):
-    """Of each row of keys the place of the one at or above the border before which so many are."""
-    return tl.sum((tl.cumsum((key >= border).to(tl.int32), axis=1) <= before[:, None]).to(tl.int32), axis=1)
-
-
-@triton.jit
-def _both_sums(a, b, c, d):
-    return a + c, b + d
+def _lane_maxima(x_ptr, columns, LANES: tl.constexpr, AHEAD: tl.constexpr):
+    """The largest of every ``LANES``-th logit; ``AHEAD`` of a lane are on their way at once."""
+    at = tl.arange(0, AHEAD)[:, None] * LANES + tl.arange(0, LANES)[None, :]
+    largest = tl.full((LANES,), -float("inf"), dtype=tl.float32)
+    for start in range(0, columns, AHEAD * LANES):
+        x = tl.load(x_ptr + start + at, mask=at < columns - start, other=-float("inf"))
+        largest = tl.maximum(largest, tl.max(x.to(tl.float32), axis=0))
+    return largest
 
 
 @triton.jit
 def _few(
-    x_ptr, largest_ptr, columns, groups, u, top_k, top_p, inverse,
-    BITS: tl.constexpr, SHIFT: tl.constexpr, GROUP: tl.constexpr, BLOCKS: tl.constexpr, SLOTS: tl.constexpr,
+    x_ptr, slots_ptr, columns, u, top_k, top_p, inverse, SHIFT: tl.constexpr, LANES: tl.constexpr, AHEAD: tl.constexpr,
+    FOLD: tl.constexpr, SLOTS: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """The token, and whether the slots held all that are among the ``top_k``."""
+    """The token, and whether the slots held all lanes that have one of the ``top_k``."""
+    lane = tl.arange(0, LANES)
+    largest = _lane_maxima(x_ptr, columns, LANES, AHEAD)
+    folded = tl.max(largest.reshape(LANES // FOLD, FOLD), axis=1)
+    top, bottom = tl.max(folded, axis=0), tl.min(folded, axis=0)
+    high, wanted = _key(top, SHIFT), top_k.to(tl.float32)
+    low = _border(_key(folded, SHIFT), tl.full(folded.shape, 1.0, tl.float32), wanted, _key(bottom, SHIFT), high)
+    live = (_key(largest, SHIFT) >= low).to(tl.int32)
+    place = tl.cumsum(live, axis=0) - live
+    tl.store(slots_ptr + place, lane, mask=(live > 0) & (place < SLOTS))
+    found = tl.sum(live, axis=0)
+    tl.debug_barrier()  # the slots are read by other threads than wrote them
+
+    # Lanes ascend, so that tokens do.
     slot = tl.arange(0, SLOTS)
-    block = tl.arange(0, BLOCKS)
-    largest = _keys_of(largest_ptr, block, groups, SHIFT, BLOCK)
-    low = _border(largest.reshape(BLOCKS * BLOCK), top_k, BITS)
-
-    counts = tl.sum((largest >= low).to(tl.int32), axis=1)
-    live = tl.sum(counts, axis=0)
-    block, before = _held(block, counts, slot)
-    group = block * BLOCK + _nth(_keys_of(largest_ptr, block, groups, SHIFT, BLOCK), low, before)
-    group = tl.where(slot < live, group, 0)
-
-    counts = tl.sum((_keys_of(x_ptr, group, columns, SHIFT, GROUP) >= low).to(tl.int32), axis=1)
-    counts = tl.where(slot < live, counts, 0)
-    found = tl.sum(counts, axis=0)
-    group, before = _held(group, counts, slot)
-    token = group * GROUP + _nth(_keys_of(x_ptr, group, columns, SHIFT, GROUP), low, before)
-
-    there = slot < found
-    x = tl.load(x_ptr + token, mask=there & (token < columns), other=-float("inf")).to(tl.float32)
+    held = tl.load(slots_ptr + slot, mask=slot < found, other=columns)
+    token = (tl.arange(0, STEPS)[:, None] * LANES + held[None, :]).reshape(STEPS * SLOTS)
+    there = token < columns
+    x = tl.load(x_ptr + token, mask=there, other=-float("inf")).to(tl.float32)
     key = tl.where(there, _key(x, SHIFT), 0)
-    top = tl.max(x, axis=0)
-    p = tl.exp((x - top) * inverse)
-    above = key[:, None] > key[None, :]
-    more, mass = tl.reduce((above.to(tl.int32), tl.where(above, p[:, None], 0.0)), 0, _both_sums)
-    among = there & (more < top_k)
-    p = tl.where(among, p, 0.0)
-    among = among & ((mass < tl.sum(p, axis=0) * top_p) | (x == top) | (top_p >= 1.0))
-    p = tl.where(among, p, 0.0)
-    over = among & (tl.cumsum(p, axis=0) > u * tl.sum(p, axis=0))
+    border = _border(key, tl.where(there, 1.0, 0.0), wanted, low, high)
+    p = tl.where(there & (key >= border), tl.exp((x - top) * inverse), 0.0)
+    if top_p < 1.0:
+        border = _border(key, p, tl.sum(p, axis=0) * top_p, border, high)
+        p = tl.where(key >= border, p, 0.0)
+    over = tl.cumsum(p, axis=0) > u * tl.sum(p, axis=0)
     first = tl.min(tl.where(over, token, 2147483647), axis=0)
+    # Rounding may leave the whole sum below the target: then it is the last token of the set.
     last = tl.max(tl.where(p > 0.0, token, 0), axis=0)
-    return tl.minimum(first, last), (live <= SLOTS) & (found <= SLOTS)
+    return tl.minimum(first, last), found <= SLOTS
 
 
 @triton.jit
 def _sample(
-    x_ptr, largest_ptr, uniform_ptr, token_ptr, stride, columns, groups, top_k, top_p, inverse,
-    BITS: tl.constexpr, CHUNK: tl.constexpr, GROUP: tl.constexpr, BLOCKS: tl.constexpr, SLOTS: tl.constexpr,
+    x_ptr, slots_ptr, uniform_ptr, token_ptr, stride, columns, top_k, top_p, inverse,
+    BITS: tl.constexpr, CHUNK: tl.constexpr, LANES: tl.constexpr, AHEAD: tl.constexpr, FOLD: tl.constexpr,
+    SLOTS: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
     SHIFT: tl.constexpr = 32 - BITS
     row = tl.program_id(0).to(tl.int64)
@@ -255,9 +242,9 @@ def _sample(
     token = tl.zeros((), dtype=tl.int32)
     found = False
     if SLOTS > 0:
-        largest_ptr += row * groups
+        slots_ptr += row * SLOTS
         token, found = _few(
-            x_ptr, largest_ptr, columns, groups, u, top_k, top_p, inverse, BITS, SHIFT, GROUP, BLOCKS, SLOTS
+            x_ptr, slots_ptr, columns, u, top_k, top_p, inverse, SHIFT, LANES, AHEAD, FOLD, SLOTS, STEPS
         )
     if not found:
         token = _walked(x_ptr, columns, u, top_k, top_p, inverse, BITS, SHIFT, CHUNK)
@@ -266,18 +253,25 @@ def _sample(
 
 _sample_tuned = triton.autotune(
     configs=[triton.Config({"CHUNK": ELEMENTS_PER_WARP * warps}, num_warps=warps) for warps in (4, 8, 16)],
-    key=["columns", "GROUP"],
+    key=["columns", "LANES"],
 )(_sample)
 
 
-def _group(columns: int, top_k: int) -> int:
-    """Logits of a group, a power of two, so that groups are at least four times as many as picks; 0: walk."""
-    if not 0 < top_k <= MOST_PICKS or columns > 2 * MOST_GROUPS * GROUP:
-        return 0
-    if columns > MOST_GROUPS * GROUP:
-        return 2 * GROUP
-    group = min(GROUP, 1 << (columns // (4 * top_k)).bit_length() >> 1)
-    return group if group >= LEAST_GROUP else 0
+def _first_way(columns: int, top_k: int, num_warps: int) -> dict[str, int]:
+    """Constants of the first way; zeros: walk."""
+    if not 0 < top_k <= MOST_PICKS or columns > MOST_COLUMNS:
+        return dict.fromkeys(("LANES", "AHEAD", "FOLD", "SLOTS", "STEPS"), 0)
+    lanes = max(LANES_PER_WARP * num_warps, triton.next_power_of_2(triton.cdiv(columns, MOST_STEPS)))
+    lanes = min(lanes, triton.next_power_of_2(columns))
+    steps = triton.next_power_of_2(triton.cdiv(columns, lanes))
+    return {
+        "LANES": lanes,
+        "AHEAD": min(steps, MOST_AHEAD),
+        # Folded, lanes are still at least four times as many as picks, so that hardly more than these are live.
+        "FOLD": min(MOST_FOLD, 1 << max(1, lanes // (4 * top_k)).bit_length() >> 1),
+        "SLOTS": max(LEAST_SLOTS, triton.next_power_of_2(2 * top_k)),
+        "STEPS": steps,
+    }
 
 
 def sampling(
@@ -329,23 +323,11 @@ def sampling(
     tokens = torch.empty(rows, dtype=torch.int32, device=logits.device)
     if not rows:
         return tokens
-    group = _group(columns, top_k)
-    groups = triton.cdiv(columns, group) if group else 0
-    largest = torch.empty((rows, groups), dtype=logits.dtype, device=logits.device)
-    if group:
-        taken = max(1, PER_WARP * num_warps // group)
-        parts = triton.cdiv(groups, taken)
-        _group_maxima[(rows * parts,)](
-            logits, largest, logits.stride(0), columns, groups, parts, GROUP=group, TAKEN=taken, num_warps=num_warps
-        )
-    arguments = (logits, largest, uniform, tokens, logits.stride(0), columns, groups)
+    constants = _first_way(columns, top_k, num_warps)
+    slots = torch.empty((rows, constants["SLOTS"]), dtype=torch.int32, device=logits.device)
+    arguments = (logits, slots, uniform, tokens, logits.stride(0), columns)
     arguments += (top_k or columns, float(top_p), 1.0 / temperature)
-    constants = {
-        "BITS": BITS[logits.dtype],
-        "GROUP": group,
-        "BLOCKS": triton.next_power_of_2(triton.cdiv(groups, BLOCK.value)) if group else 0,
-        "SLOTS": max(LEAST_SLOTS, triton.next_power_of_2(2 * top_k)) if group else 0,
-    }
+    constants["BITS"] = BITS[logits.dtype]
     if tuned:
         _sample_tuned[(rows,)](*arguments, **constants)
     else:
