@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What became of mutants of kernels: tables of what ``mutate_emulated.py`` wrote, plain or compressed by xz.
 
-    python scripts/mutants_table.py reports/mutants-2026-11-30.csv.xz
+    python scripts/mutants_table.py reports/mutants-2026-11-30.csv.xz [--write | --check]
 
-Exit code 1 where a mutant of what orders (barriers, mbarriers, arrivals, waits, commits, fences) was missed: nothing
-was found, and no reason is known why there is nothing to find.
+``--write`` puts them into docs/emulation.md and docs/emulation-ptx.md, ``--check`` looks whether they stand there.
+Exit code 1 where they do not, and where a mutant of what orders (barriers, mbarriers, arrivals, waits, commits, fences)
+was missed: nothing was found, and no reason is known why there is nothing to find.
 """
 
 from __future__ import annotations
@@ -151,6 +152,27 @@ def report(lines: Sequence[Line]) -> Iterator[str]:
         yield from (f"{table(own)}\n" for table in (by_kind, by_architecture, reasons))
 
 
+DOCUMENTS = {"AMD": "docs/emulation.md", "NVIDIA": "docs/emulation-ptx.md"}
+ROOT = Path(__file__).resolve().parent.parent
+END = "<!-- end -->"
+
+
+def document(lines: Sequence[Line], vendor: str) -> tuple[Path, str, str]:
+    """A vendor's document, as it is and as it should be with its tables between the marks.
+
+    Raises:
+        ReportError: the document has no place for them.
+    """
+    path, mark = ROOT / DOCUMENTS[vendor], f"<!-- {vendor}'s mutants, made by scripts/mutants_table.py -->"
+    now = path.read_text(encoding="utf-8")
+    head, found, rest = now.partition(mark)
+    _, ended, tail = rest.partition(END)
+    if not (found and ended):
+        raise ReportError("has no place for the tables", place=str(path), remedy=f"put {mark} and {END} into it")
+    own = [line for line in lines if line.vendor == vendor]
+    return path, now, "\n".join([head + mark, "", *report(own), END + tail])
+
+
 def missed(lines: Iterable[Line]) -> list[Line]:
     """Mutants of what orders that nothing finds, and that nothing explains."""
     return [line for line in lines if line.why == MISSED]
@@ -166,12 +188,26 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of mutate_emulated.py -o")
     parser.add_argument("--survivors", action="store_true", help="list them, too")
+    parser.add_argument("--write", action="store_true", help="put the tables into the documents")
+    parser.add_argument("--check", action="store_true", help="exit code 1 where other tables stand in the documents")
     options = parser.parse_args(arguments)
     lines = [line for path in options.files for line in read(path)]
     print(*report(lines), sep="\n")
     left = missed(lines)
     print(*map(told_of, [line for line in lines if not line.by] if options.survivors else left), sep="\n")
-    return int(bool(left))
+    stale = list(_written(lines, write=options.write)) if options.write or options.check else []
+    return int(bool(left or (options.check and stale)))
+
+
+def _written(lines: Sequence[Line], *, write: bool) -> Iterator[Path]:
+    """Documents whose tables were others; with ``write`` they are so no longer."""
+    for vendor in DOCUMENTS:
+        path, now, then = document(lines, vendor)
+        if now != then:
+            print(f"{path.relative_to(ROOT)}: other tables")
+            if write:
+                path.write_text(then, encoding="utf-8")
+            yield path
 
 
 if __name__ == "__main__":

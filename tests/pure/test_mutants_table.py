@@ -77,3 +77,45 @@ def test_the_exit_code_says_whether_something_was_missed(script, lines, tmp_path
     script.write(path, [line for line in lines if line.why != "MISSED"])
     assert script.main([str(path), "--survivors"]) == 0
     assert "idle       softmax sm_90 line 7: cp.async.wait_group 0 → wait 1" in capsys.readouterr().out
+
+
+KEPT = max((ROOT / "reports").glob("mutants-????-??-??.csv.xz"))
+
+
+def test_the_kept_mutants_are_found_or_explained(script, capsys):
+    """Of every kind on every family of NVIDIA's matrix units, and of AMD's four architectures; but for one."""
+    lines = script.read(KEPT)
+    missed = [(line.case, line.architecture, line.change) for line in script.missed(lines)]
+    assert missed == [("described", "sm_100", "parity 0")]
+    script.main([str(KEPT), "--check"])
+    assert "other tables" not in capsys.readouterr().out
+    by_vendor = {vendor: [line for line in lines if line.vendor == vendor] for vendor in ("AMD", "NVIDIA")}
+    assert all(len(every) >= 2000 for every in by_vendor.values())
+    assert {line.kind for line in by_vendor["NVIDIA"]} == set(script.WORDS)
+    assert {line.architecture for line in lines} >= {"sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "gfx942", "gfx1201"}
+    keys = [(line.triton, line.case, line.architecture, line.line, line.change) for line in lines]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_document_without_a_place_is_refused(script, tmp_path, monkeypatch):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/emulation.md").write_text("# nothing\n")
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    with pytest.raises(ReportError, match="has no place for the tables"):
+        script.document([], "AMD")
+
+
+def test_other_tables_in_a_document_are_told_and_written(script, lines, tmp_path, monkeypatch):
+    (tmp_path / "docs").mkdir()
+    for vendor, name in script.DOCUMENTS.items():
+        mark = f"<!-- {vendor}'s mutants, made by scripts/mutants_table.py -->"
+        (tmp_path / name).write_text(f"before\n{mark}\nold\n{script.END}\nbehind\n")
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    path = tmp_path / "mutants.csv"
+    script.write(path, [line for line in lines if line.why != "MISSED"])
+    assert [script.main([str(path), option]) for option in ("--check", "--write", "--check")] == [1, 0, 0]
+    written = (tmp_path / "docs/emulation-ptx.md").read_text()
+    assert written.startswith("before\n")
+    assert "NVIDIA, Triton 3.6.0" in written
+    assert "old" not in written
+    assert written.endswith("\nbehind\n")
