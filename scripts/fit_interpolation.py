@@ -1,7 +1,7 @@
 """Fits the tables of quadratics by which NVIDIA's special-function unit approximates, to results of a GPU.
 
     python scripts/record_functions.py RECORDED.npz      # on a host with an NVIDIA GPU
-    python scripts/fit_interpolation.py RECORDED.npz     # anywhere
+    python scripts/fit_interpolation.py RECORDED.npz…    # anywhere
 
 Each result leaves the unit's sum an interval, as the sum is cut off. Of all coefficients that lie within all intervals
 of a segment the roundest are taken: linear and square ones that are multiples of the largest power of two, and the
@@ -47,10 +47,10 @@ class Points:
         return Points(self.segment[mine], self.linear[mine], self.square[mine], self.least[mine], self.most[mine])
 
 
-def main(recorded: Path) -> None:
+def main(recorded: list[Path]) -> None:
     """Fit all functions."""
     gathered: dict[str, list[Points]] = {}
-    for span, arguments, results in read(recorded):
+    for span, arguments, results in itertools.chain.from_iterable(map(read, recorded)):
         name, *_, kind = span.instruction.split(".")
         if kind == "f32":
             gathered.setdefault(FUNCTIONS[name].table, []).append(points(name, arguments, results))
@@ -150,4 +150,4 @@ def roundest(low: float, high: float) -> float:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(list(map(Path, sys.argv[1:])))

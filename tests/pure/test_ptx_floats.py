@@ -273,6 +273,13 @@ def test_functions_lie_within_their_bounds(name):
             assert abs(found - wanted) <= bound, (given, found, wanted)
 
 
+def test_what_rounds_to_the_smallest_normal_number_with_any_exponent_is_not_flushed():
+    """As an H200 gave it: 2^-126 less 2^-188 is 2^-126 of 24 bits, 2^-126 less 2^-150 is not."""
+    rows = np.array([[0x810E_70A9, 0x203D_69E3, 0x0080_0000], [0x3F7F_FFFF, 0x0080_0000, 0]], np.uint32)
+    found = results_of("fma.rn.ftz.f32 %o0, %a0, %a1, %a2;", np.resize(rows, (256, 3)))[:2, 0]
+    assert found.tolist() == [0x0080_0000, 0]
+
+
 @pytest.mark.parametrize("name", ["div.rn.f32", "div.full.f32", "div.approx.f32", "div.rz.f32", "div.rp.f32"])
 def test_quotients(name):
     rows = pairs()

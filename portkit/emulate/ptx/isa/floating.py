@@ -59,8 +59,12 @@ _NORMAL: dict[Function, Function] = {floats.fma32: floats.fma32_normal}
 """Function → one that may differ where its result is no normal number."""
 
 
+_ROUNDED_UP = 2.0**-126 - 2.0**-151
+"""From here on 24 bits of any exponent round to the smallest normal number."""
+
+
 def _flushing_tiny(function: Function, exact: Function) -> Function:
-    """What is no normal number before it is rounded is flushed, though it rounds to one (seen on an H200)."""
+    """As on an H200: what 24 bits of any exponent leave below normal numbers is flushed, though it rounds to one."""
 
     def operation(*values: Array) -> Array:
         flushed = [floats.flush(value) for value in values]
@@ -69,7 +73,9 @@ def _flushing_tiny(function: Function, exact: Function) -> Function:
             return result
         least = np.abs(result) == _SMALL
         if least.any():
-            result = np.where(least & (np.abs(exact(*flushed)) < _SMALL), np.copysign(np.float32(0), result), result)
+            result = np.where(
+                least & (np.abs(exact(*flushed)) < _ROUNDED_UP), np.copysign(np.float32(0), result), result
+            )
         return np.asarray(canonical(floats.flush(result)))
 
     return operation
