@@ -441,6 +441,19 @@ def test_a_move_of_a_result_is_no_use_of_it():
     finds(product(more="mov.b32 %r50, %r10; add.u32 %r51, %r50, 1;\n"), "no wgmma.wait_group", *wgmma_operands())
 
 
+def test_a_first_product_needs_a_fence_though_no_register_of_it_was_written():
+    lines = "mov.u32 %r60, tile; shl.b32 %r61, %r90, 4; add.u32 %r62, %r60, %r61;\n"
+    lines += "st.shared.v4.b32 [%r62], {%r90, %r90, %r90, %r90};\n" + PROXY + "bar.sync 0;\n"
+    lines += f"shr.u32 %r64, %r60, 4; cvt.u64.u32 %rd32, %r64; or.b64 %rd32, %rd32, {8 << 16 | 16 << 32};\n"
+    multiply = (
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r10, %r11, %r12, %r13}, %rd32, %rd32, 0, 1, 1, 0, 0;\n"
+    )
+    done = COMMIT + "wgmma.wait_group.sync.aligned 0;\n"
+    passes(text(lines + FENCE + multiply + done, target="sm_90a", threads=128, shared=8192), empty(4))
+    kernel = text(lines + multiply + done, target="sm_90a", threads=128, shared=8192)
+    finds(kernel, "has made no wgmma.fence yet", empty(4))
+
+
 def test_other_architectures_have_no_wgmma():
     done = launch(product().replace("sm_90a", "sm_100a"), *wgmma_operands())
     assert (done.outcome.status, "has no wgmma" in done.outcome.message) == ("unsupported", True)

@@ -61,6 +61,7 @@ class Products(PendingRegisters):
         super().__init__(machine)
         self.flights = machine.unit(Flights)
         self.committed: NDArray[np.int64] = np.zeros(machine.threads, np.int64)
+        self._fenced: Mask = np.zeros(machine.threads, np.bool_)  # threads that have made a fence
         self._changed: dict[Register, Mask] = {}  # registers that some threads wrote since the last fence
         self._changed_by_all: set[Register] = set()  # those that all did
         self._reads: list[_Reads] = []
@@ -80,9 +81,15 @@ class Products(PendingRegisters):
         """Take registers for a product of the open group.
 
         Raises:
-            Fault: other instructions wrote them since the last fence, or a product under way writes a factor.
+            Fault: there was no fence yet, other instructions wrote them since the last, or a product under way writes a
+                factor.
         """
         self._refuse_changed(site, (*results, *factors))
+        fenced = self._fenced[self.machine.select]
+        if not fenced.all():
+            place = self.machine.place(int(self.machine.selected[np.argmin(fenced)]))
+            message = "a wgmma of a warp that has made no wgmma.fence yet"
+            raise Fault(Finding(Kind.MISSING_WAIT, message, site, place))
         self.refuse(site, factors, "read")
         self.take(results, self.committed[self.machine.select] + 1)
 
@@ -106,6 +113,7 @@ class Products(PendingRegisters):
 
     def fence(self) -> None:
         """Let products see the registers of the selected threads."""
+        self._fenced[self.machine.select] = True
         if self.machine.all:
             self._changed.clear()
         else:
