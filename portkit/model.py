@@ -20,11 +20,11 @@ from typing import Any
 SCHEMA_VERSION = 2
 """Version of the record layout, apart from the package's own version."""
 
-VERDICT_RULE = 1
+VERDICT_RULE = 2
 """Version of the rule that :mod:`portkit.run.verify` judges by.
 
 It is raised with every change by which a verdict that was given might be another one: kept verdicts of an older rule
-are to be given again.
+are to be given again, those that ``REJUDGED`` names.
 """
 
 INTERPRETER = "interpreter"
@@ -168,6 +168,16 @@ class Status(enum.StrEnum):
     def skipped(self) -> bool:
         """True where no attempt was possible and pytest skips."""
         return self in (Status.EXCLUDED, Status.BACKEND_MISSING)
+
+
+REJUDGED: Mapping[int, frozenset[Status]] = {1: frozenset(Status), 2: frozenset({Status.WEAK_CHECK})}
+"""Version of the verdict's rule → the verdicts of rules before it that may be others by it. All others stand."""
+
+
+def stands(status: str, rule: int) -> bool:
+    """Whether a verdict by a version of the rule is one by today's, too."""
+    later = (changed for version, changed in REJUDGED.items() if version > rule)
+    return rule <= VERDICT_RULE and not any(status in changed for changed in later)
 
 
 class Stage(enum.StrEnum):
@@ -714,7 +724,7 @@ class OutputError:
     """How far one output is from float64, beside the unfused chain's own error.
 
     Errors are the largest |result - reference| / (|reference| + scale), where scale
-    is the root mean square of the reference output.
+    is the root mean square of the reference output, or, where ``rule`` says so, of each of its places.
     """
 
     name: str  # position in the returned tuple: "0", "1"

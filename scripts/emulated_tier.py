@@ -39,6 +39,7 @@ from tier_table import (
     add_options,
     counts,
     expected,
+    is_of,
     keys_of,
     read_lines,
     state_of_today,
@@ -175,7 +176,7 @@ def states(prepared: Prepared, found: Found) -> dict[PlannedCell, State]:
 
 def _state(planned: PlannedCell, judged: Iterable[Judged], prepared: Prepared) -> State:
     now = keys_of(planned.cell, prepared)
-    every = [(each.keys == now, _state_of(planned, each, prepared)) for each in judged]
+    every = [(is_of(now, each), _state_of(planned, each, prepared)) for each in judged]
     earlier = every[-1][1] if every else None
     return state_of_today({state for is_today, state in every if is_today}, earlier, WORST_FIRST)
 
@@ -202,7 +203,7 @@ def _counts(of: Mapping[PlannedCell, State], targets: set[str]) -> tuple[int, ..
 def version_table(of: Iterable[PlannedCell], found: Found, prepared: Prepared) -> str:
     """The same of today's verdicts, a row a version of Triton."""
     given = [(planned, each) for planned in of for each in found.get(planned.cell, {}).values()]
-    today = [(planned, each) for planned, each in given if each.keys == keys_of(planned.cell, prepared)]
+    today = [(planned, each) for planned, each in given if is_of(keys_of(planned.cell, prepared), each)]
     versions = sorted({each.triton for _, each in today}, key=Version)
     rows = [
         (name, *counts((_state_of(*each, prepared) for each in today if each[1].triton == name), WORST_FIRST[::-1]))
@@ -216,7 +217,7 @@ def wrong(of: Mapping[PlannedCell, State], found: Found, prepared: Prepared) -> 
     for planned, state in of.items():
         if state is State.WRONG:
             now = keys_of(planned.cell, prepared)
-            every = [each for each in found[planned.cell].values() if each.keys == now]
+            every = [each for each in found[planned.cell].values() if is_of(now, each)]
             told = (f"{each.status} with Triton {each.triton}: {each.message}" for each in every)
             yield f"{planned.label}: {'; '.join(told)}"
 
@@ -227,7 +228,7 @@ def lines(of: Mapping[PlannedCell, State], found: Found, prepared: Prepared) -> 
     for planned in of:
         every = list(found.get(planned.cell, {}).values())
         now = keys_of(planned.cell, prepared)
-        for judged in [each for each in every if each.keys == now] or every[-1:]:
+        for judged in [each for each in every if is_of(now, each)] or every[-1:]:
             grouped.setdefault(_line(planned, judged), []).append(planned.cell.target)
     return (replace(line, targets=" ".join(names)) for line, names in grouped.items())
 

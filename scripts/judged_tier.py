@@ -43,6 +43,7 @@ from tier_table import (
     counts,
     expected,
     has_word,
+    is_of,
     keys_of,
     read_lines,
     state_of_today,
@@ -121,7 +122,7 @@ def states(prepared: Prepared, target: str, found: Found) -> dict[Cell, State]:
 
 def _state(planned: PlannedCell, lines: list[Line], prepared: Prepared) -> State:
     now = keys_of(planned.cell, prepared)
-    every = [(line.keys == now, _state_of(planned, line, prepared)) for line in lines]
+    every = [(is_of(now, line), _state_of(planned, line, prepared)) for line in lines]
     today = [state for is_today, state in every if is_today]
     return state_of_today(today[-1:], every[-1][1] if every else None, WORST_FIRST)
 
@@ -152,7 +153,7 @@ def kept(of: Mapping[Cell, State], found: Found, prepared: Prepared) -> Iterator
     """The last verdict of each cell, of today's source where there is one, as the plan orders cells."""
     for cell in of:
         lines, now = found.get(cell, []), keys_of(cell, prepared)
-        yield from ([line for line in lines if line.keys == now] or lines)[-1:]
+        yield from ([line for line in lines if is_of(now, line)] or lines)[-1:]
 
 
 def left(of: Mapping[Cell, State], words: Iterable[str]) -> list[Cell]:

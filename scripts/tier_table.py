@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from packaging.specifiers import SpecifierSet
 from told import output, seconds
 
 from portkit.errors import ReportError
-from portkit.model import VERDICT_RULE, Cell, Evidence, Matrix, PlannedCell, Status, digest
+from portkit.model import VERDICT_RULE, Cell, Evidence, Matrix, PlannedCell, Status, digest, stands
 from portkit.run.benchmark import Prepared
 from portkit.store.journal import write_whole
 
@@ -28,6 +28,19 @@ RULE, FIRST_RULE = "rule", "1"
 
 Keys = tuple[str, str, str]
 """What a verdict must share with today: hash of the case's source, digest of the variant's parameters, rule."""
+
+
+class Given(Protocol):
+    """A verdict that was given."""
+
+    @property
+    def keys(self) -> Keys:
+        """What must be of today."""
+
+    @property
+    def status(self) -> str:
+        """What was found."""
+
 
 Line = TypeVar("Line")
 """A dataclass of texts: a line of a table, with a column ``rule``."""
@@ -71,6 +84,12 @@ def keys_of(cell: Cell, prepared: Prepared) -> Keys:
     """What a verdict of a cell must have to be one of today."""
     declaration = prepared.declarations[cell.case]
     return declaration.source_hash, digest(declaration.variants[cell.variant]), str(VERDICT_RULE)
+
+
+def is_of(now: Keys, given: Given) -> bool:
+    """Whether a verdict is one of today's source and parameters, and by today's rule the same."""
+    *source, rule = given.keys  # no rule: nothing tells it
+    return tuple(source) == now[:2] and rule.isdecimal() and stands(given.status, int(rule))
 
 
 def has_word(words: Iterable[str], cell: Cell, evidence: Evidence = Evidence.MEASURED) -> bool:

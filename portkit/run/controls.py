@@ -13,6 +13,8 @@ from typing import Protocol
 
 import torch
 
+from portkit.run.scale import Scale, scale_at
+
 VISIBLE = 1 / 16
 """Relative error of one element that every check must see."""
 
@@ -36,7 +38,7 @@ class Check(Protocol):
 
 
 def controls(
-    check: Check, dtype: torch.dtype, reference: torch.Tensor, scale: float, stale: torch.Tensor | None
+    check: Check, dtype: torch.dtype, reference: torch.Tensor, scale: Scale, stale: torch.Tensor | None
 ) -> dict[str, bool]:
     """Each control that applies to an output, and whether its check refused it.
 
@@ -44,7 +46,7 @@ def controls(
         check: what judges the output.
         dtype: of the output.
         reference: of the output, in float64, or as it is where it is discrete.
-        scale: root mean square of the reference.
+        scale: root mean square of the reference, or scales by place.
         stale: the reference for other inputs.
     """
     if reference.numel() == 0:
@@ -62,7 +64,7 @@ def controls(
 Wrong = tuple[torch.Tensor, torch.Tensor | None]
 
 
-def _one_element_off(check: Check, dtype: torch.dtype, reference: torch.Tensor, scale: float) -> list[Wrong]:
+def _one_element_off(check: Check, dtype: torch.dtype, reference: torch.Tensor, scale: Scale) -> list[Wrong]:
     """The first finite one of some spread elements, made wrong by a visible amount."""
     flat = reference.reshape(-1)
     at = torch.arange(0, flat.numel(), max(flat.numel() // 1024, 1), device=flat.device)
@@ -75,7 +77,7 @@ def _one_element_off(check: Check, dtype: torch.dtype, reference: torch.Tensor, 
         return [(right == 0, at)]
     if not dtype.is_floating_point:
         return [((right + 1).to(dtype), at)]
-    return [(_rounded_up(right + visible(dtype) * (right.abs() + scale), dtype), at)]
+    return [(_rounded_up(right + visible(dtype) * (right.abs() + scale_at(scale, at)), dtype), at)]
 
 
 def visible(dtype: torch.dtype) -> float:

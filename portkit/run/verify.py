@@ -13,7 +13,8 @@ elements enter the error.
     e   error of the unfused chain in the same dtype on the same device. Fusion must
         not cost accuracy; 2, because both are the largest of many random errors. A
         chain so bad that the check would say nothing (below) is no excuse to a result
-        that needs none: it is held to 15/16 of the error that every check must see.
+        that needs none: it is held to 15/16 of the error that every check must see. One
+        that does not keep to that is judged with a scale of its place, below.
     r   rounding to the output's dtype: half its epsilon, and half its smallest
         subnormal over ``scale``. Twice that where a conversion cuts instead of
         rounding: Triton's interpreter does, to bfloat16.
@@ -26,6 +27,12 @@ elements enter the error.
         first add some terms one after another. A gradient sums over what its input was
         broadcast to as well.
     c   conditioning, for input families alone: see :mod:`portkit.run.families`.
+
+**Scale by place**: where the limit is too wide for the check to say anything, and the
+result does not keep to a narrower one, an element's scale is the root mean square over
+its place, its index of the last axis but one (:mod:`portkit.run.scale`), or that of the
+whole where that is larger. Errors and limit are taken anew by it, and count where the
+check says something then.
 
 A complex output is judged by its real and imaginary parts, on a last axis of their own.
 An output without elements is right in the right form.
@@ -56,6 +63,7 @@ from portkit.run.discrete import DiscreteRule
 from portkit.run.guards import unwritten
 from portkit.run.inputs import hash_tensors
 from portkit.run.reference import Reference
+from portkit.run.scale import Scale, by_place, scale_at
 
 __all__ = ["UNFUSED_MULTIPLE", "VISIBLE", "Run", "compare", "judge", "judge_baseline", "worst_outcome"]
 
@@ -152,7 +160,7 @@ def judge_baseline(case: KernelCase, cell: Cell, run: Run) -> tuple[tuple[Output
     found = [
         _compare_discrete(output, _rule_of(tolerance, output))
         if output.discrete
-        else _compare_float(tolerance, output, root_mean_square(output.reference))
+        else _compare_float(tolerance, output)[:2]
         for output in _outputs(case, run)
     ]
     return tuple(error for error, _ in found), "; ".join(message for _, message in found if message)
@@ -167,8 +175,9 @@ def worst_outcome(outcomes: Sequence[Outcome]) -> Outcome:
 def compare(
     result: torch.Tensor,
     reference: torch.Tensor,
-    scale: float,
+    scale: Scale,
     *,
+    at: torch.Tensor | None = None,
     flushed: torch.Tensor | None = None,
     excused: torch.Tensor | None = None,
 ) -> Difference:
@@ -177,14 +186,19 @@ def compare(
     Args:
         result: in the output's dtype.
         reference: in float64.
-        scale: root mean square of the reference.
+        scale: root mean square of the reference, or scales by place.
+        at: positions of the elements in the flattened output; all of it if left out.
         flushed: another reference that is as right, element by element.
         excused: a result whose NaN and Inf are as right as the reference's.
     """
     flat = result.reshape(-1)
     others = [None if x is None else x.reshape(-1) for x in (reference, flushed, excused)]
     parts = [
-        _compare_part(flat[part], *(None if x is None else x[part] for x in others), scale=scale)
+        _compare_part(
+            flat[part],
+            *(None if x is None else x[part] for x in others),
+            scale=scale_at(scale, torch.arange(part.start, part.stop, device=flat.device) if at is None else at[part]),
+        )
         for part in _chunks(flat.numel())
     ]
     if not parts:
@@ -217,7 +231,7 @@ def _compare_part(
     flushed: torch.Tensor | None,
     excused: torch.Tensor | None,
     *,
-    scale: float,
+    scale: float | torch.Tensor,
 ) -> _Part:
     got, wanted = result.to(torch.float64), reference.to(torch.float64)
     rounded = wanted.to(result.dtype).to(torch.float64)
@@ -301,12 +315,13 @@ class Tolerance:
 
     def drawn_in(self, limit: Limit, own: Difference, result: torch.Tensor) -> Limit:
         """A limit so wide that the check would say nothing, for a result that keeps to a narrower one."""
-        if self._own() is not None or not result.dtype.is_floating_point:
-            return limit
-        most = DRAWN_IN * visible(result.dtype)
-        if limit.value <= most or not own.within(most):
-            return limit
-        return Limit(most, f"{limit.rule}, drawn in to {most:.1e}")
+        most = DRAWN_IN * visible(result.dtype) if self.is_blind(limit, result) else 0.0
+        return Limit(most, f"{limit.rule}, drawn in to {most:.1e}") if most and own.within(most) else limit
+
+    def is_blind(self, limit: Limit, result: torch.Tensor) -> bool:
+        """Whether the rule gave a limit so wide that the check says nothing."""
+        derived = self._own() is None and result.dtype.is_floating_point
+        return derived and limit.value > DRAWN_IN * visible(result.dtype)
 
     def _own(self) -> float | None:
         """What the case says for this dtype and shape."""
@@ -359,12 +374,12 @@ class Output:
 @dataclass(frozen=True)
 class _FloatCheck:
     reference: torch.Tensor
-    scale: float
+    scale: Scale
     limit: float
 
     def refuses(self, wrong: torch.Tensor, at: torch.Tensor | None = None) -> bool:
         flat = self.reference.reshape(-1)
-        return not compare(wrong, flat if at is None else flat[at], self.scale).within(self.limit)
+        return not compare(wrong, flat if at is None else flat[at], self.scale, at=at).within(self.limit)
 
     def firm(self, at: torch.Tensor) -> torch.Tensor:
         return at
@@ -395,21 +410,42 @@ def _judge_output(case: KernelCase, cell: Cell, output: Output, truncates: bool)
 
 
 def _judge_float(tolerance: Tolerance, output: Output) -> Judged:
-    scale = root_mean_square(output.reference)
-    found, message = _compare_float(tolerance, output, scale)
+    found, message, scale = _compare_float(tolerance, output)
     check = _FloatCheck(output.reference, scale, found.limit)
     return found, message, controls(check, output.fused.dtype, output.reference, scale, output.stale)
 
 
-def _compare_float(tolerance: Tolerance, output: Output, scale: float) -> tuple[OutputError, str]:
+@dataclass(frozen=True)
+class _Measured:
+    """Errors of an output by one scale, and the limit that they give."""
+
+    scale: Scale
+    own: Difference
+    unfused_error: float | None
+    limit: Limit
+
+
+def _compare_float(tolerance: Tolerance, output: Output) -> tuple[OutputError, str, Scale]:
     reference, result = output.reference, output.fused
-    own, other = (compare(result, reference, scale), compare(output.unfused, reference, scale))
-    unfused_error = other.error if other.nonfinite_agree else None
-    limit = tolerance.drawn_in(tolerance.limit(result.dtype, unfused_error, scale, terms=output.terms), own, result)
+    by = _measured(tolerance, output, whole := root_mean_square(reference), whole)
+    if tolerance.is_blind(by.limit, result) and (places := by_place(reference, whole)) is not None:
+        other = _measured(tolerance, output, places, whole)
+        by = by if tolerance.is_blind(other.limit, result) else other
+    own, limit = by.own, by.limit
     found = OutputError(
-        output.name, output.dtype, own.error, unfused_error, limit.value, limit.rule, own.nonfinite_agree
+        output.name, output.dtype, own.error, by.unfused_error, limit.value, limit.rule, own.nonfinite_agree
     )
-    return found, "" if own.within(limit.value) else what_is_wrong(output.name, own, limit, result, reference)
+    return found, "" if own.within(limit.value) else what_is_wrong(output.name, own, limit, result, reference), by.scale
+
+
+def _measured(tolerance: Tolerance, output: Output, scale: Scale, whole: float) -> _Measured:
+    result = output.fused
+    own, other = (compare(x, output.reference, scale) for x in (result, output.unfused))
+    unfused_error = other.error if other.nonfinite_agree else None
+    limit = tolerance.limit(result.dtype, unfused_error, whole, terms=output.terms)
+    if not isinstance(scale, float):
+        limit = replace(limit, rule=f"{limit.rule}, scale by place")
+    return _Measured(scale, own, unfused_error, tolerance.drawn_in(limit, own, result))
 
 
 def _judge_discrete(tolerance: Tolerance, output: Output) -> Judged:

@@ -13,6 +13,7 @@ from portkit.run.calls import Results
 from portkit.run.controls import _one_element_off, controls, visible
 from portkit.run.inputs import hash_tensors
 from portkit.run.reference import Reference
+from portkit.run.scale import by_place
 from portkit.run.verify import Run, Tolerance, compare, judge, root_mean_square
 
 NAN, INF = float("nan"), float("inf")
@@ -187,6 +188,69 @@ def test_a_result_that_needs_no_excuse_is_judged_though_the_unfused_chain_is_bad
     assert all(verdict.controls.values())
     assert verdict.outputs[0].limit == 15 / 256
     assert verdict.outputs[0].rule.endswith("drawn in to 5.9e-02")
+
+
+def _early_large():
+    """Reference (4 heads, 64 places, 32): the first place is 64 times as large as all others."""
+    signs = torch.where(torch.arange(4 * 64 * 32) % 3 == 0, -1.0, 1.0).view(4, 64, 32).to(torch.float64)
+    signs[:, 0] *= 64.0
+    signs[0, 0, :16] = 1e-3  # parts that cancel
+    return signs
+
+
+def _off(reference, by):
+    """A result whose first place is off by an amount, as by roundings of the parts that cancel."""
+    wrong = reference.clone()
+    wrong[:, 0] += by
+    return wrong.float()
+
+
+def test_a_large_place_has_a_scale_of_its_own_where_that_of_all_says_nothing():
+    reference = _early_large()
+    whole = root_mean_square(reference)
+    assert compare(_off(reference, 0.6), reference, whole).error > 1 / 16  # of what cancels, beside the whole
+    verdict, outcome = judge(case(), cell(), run(_off(reference, 0.5), _off(reference, 0.6), reference))
+    assert outcome.status is Status.PASSED
+    assert all(verdict.controls.values())
+    output = verdict.outputs[0]
+    assert output.rule.endswith("scale by place")
+    place = by_place(reference, whole)
+    assert output.fused_error == pytest.approx(0.5 / (float(place.at(torch.tensor(0))) + 1e-3), rel=1e-3)
+    assert output.unfused_error == pytest.approx(0.6 / (float(place.at(torch.tensor(0))) + 1e-3), rel=1e-3)
+    verdict, outcome = judge(case(), cell(), run(_off(reference, 2.0), _off(reference, 0.6), reference))
+    assert outcome.status is Status.WRONG_RESULT
+    assert "worst at (0, 0, 0)" in outcome.message
+
+
+def test_a_scale_of_all_that_says_something_stays():
+    reference = _early_large()
+    verdict, _ = judge(case(), cell(), run(_off(reference, 0.05), _off(reference, 0.05), reference))
+    assert "scale by place" not in verdict.outputs[0].rule
+    verdict, outcome = judge(case(), cell(), run(_off(reference, 30.0), _off(reference, 30.0), reference))
+    assert "scale by place" not in verdict.outputs[0].rule  # which would say nothing either
+    assert outcome.status is Status.WEAK_CHECK
+
+
+def test_scale_of_a_place():
+    reference = torch.zeros(2, 3, 2, dtype=torch.float64)
+    reference[:, 1] = 4.0
+    reference[1, 2] = NAN
+    place = by_place(reference, 1.0)
+    assert place.places.tolist() == [1.0, 4.0, 1.0]  # the whole's at least; what is not finite is left out
+    assert place.at(torch.tensor([0, 2, 3, 4, 6, 9])).tolist() == [1.0, 4.0, 4.0, 1.0, 1.0, 4.0]
+    reference *= 1e200
+    assert by_place(reference, 1e200).places.tolist() == [1e200, 4e200, 1e200]  # squares that would overflow
+    assert by_place(torch.ones(3, 2), 1.0) is None
+    assert by_place(torch.ones(3, 1, 2), 1.0) is None
+    assert by_place(torch.ones(0, 3, 2), 1.0) is None
+
+
+def test_elements_that_are_picked_have_the_scales_of_their_places():
+    reference = torch.zeros(2, 3, 2, dtype=torch.float64)
+    reference[:, 1] = 4.0
+    place, at = by_place(reference, 1.0), torch.tensor([2, 5])
+    assert compare(f64(5.0, 1.0), reference.reshape(-1)[at], place, at=at).error == 1.0
+    assert compare(f64(5.0, 0.0), reference.reshape(-1)[at], place, at=at).error == 1 / 8
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float32])

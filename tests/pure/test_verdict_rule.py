@@ -5,15 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from portkit.model import VERDICT_RULE, digest
+from portkit.model import REJUDGED, VERDICT_RULE, Status, digest, stands
 from portkit.run.source_hash import canonical
 
 RUN = Path(__file__).parents[2] / "portkit" / "run"
-FILES = ("verify", "controls", "discrete", "families")
-"""What makes the rule: error and limit, controls, outputs that are no numbers, input families."""
+FILES = ("verify", "controls", "discrete", "families", "scale")
+"""What makes the rule: error, limit and scale, controls, outputs that are no numbers, input families."""
 
-RULES = {1: "2425124662359bb1"}
+RULES = {1: "2425124662359bb1", 2: "17f2e2a111bfe96b"}
 """Version → digest of its text and terms."""
+
+
+def test_verdicts_that_a_rule_leaves_alone_stand():
+    assert max(REJUDGED) == max(RULES) == VERDICT_RULE
+    assert stands("weak_check", 2)
+    assert stands("passed", 1)
+    assert stands("wrong_result", 1)
+    assert not stands("weak_check", 1)
+    assert not any(stands(status, 0) or stands(status, VERDICT_RULE + 1) for status in Status)
 
 
 def rule_of(texts):
