@@ -410,7 +410,7 @@ def _backward_queries(
 
 @dataclasses.dataclass(frozen=True)
 class Blocks:
-    """Tunables of attention; the defaults build without spills of 16-bit elements on every target of the suite with Triton 3.7."""
+    """Tunables of attention; with Triton 3.7 the defaults spill no 16-bit elements on any target of the suite."""
 
     block_m: int = 64  # queries of a program, of 16-bit elements; half as many of float32
     block_n: int = 16  # keys taken at once; fewer where shared memory is small
