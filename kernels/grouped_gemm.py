@@ -12,13 +12,14 @@ Tiles are loaded by pointers or descriptors, see ``products.py``; stores go thro
 since a descriptor would write the rows of the next group.
 
 Speed on an H200 beside PyTorch's own grouped product: the table of ``scripts/suite_goals.py`` in ``reports/``. It
-falls short of it by 1.3 % there, and on the device trace of the same run it is 4 % ahead: events are timed first, at
-1965 MHz for the most part, the trace at the GPU's limit of power, at some 1600 MHz. In rounds of the two alone, at
-that limit, it is 3 % ahead on both clocks. One loop over tiles and K, so that a tile's loads begin while the one
-before is written, is worth 3.5 % for Mixtral's wide one. Tried: a tile's group by one exchange in place of four, 8 to
-32 rows of tiles walked together, columns before rows, three stages (within 1 %); writes through a descriptor of each
-tile (2 % slower); tiles of 256 × 128 (14 %); steps of 128 terms (40 %). Smaller tiles for a group's last rows would
-read its weights once more. Experts of a few rows take tiles of 16 rows.
+falls short of it: of two kept runs of the same source one has 0.987 times its speed, the later one, which the table
+shows, 0.980. On the device traces of these runs it is 4.1 and 3.3 % ahead: events are timed first, at 1965 MHz for the
+most part, the trace at the GPU's limit of power, at some 1600 MHz. In rounds of the two alone, at that limit, it was
+3 % ahead on both clocks in a trial. One loop over tiles and K, so that a tile's loads begin while the one before is
+written, is worth 3.5 % for Mixtral's wide one. Tried: a tile's group by one exchange in place of four, 8 to 32 rows of
+tiles walked together, columns before rows, three stages (within 1 %); writes through a descriptor of each tile (2 %
+slower); tiles of 256 × 128 (14 %); steps of 128 terms (40 %). Smaller tiles for a group's last rows would read its
+weights once more. Experts of a few rows take tiles of 16 rows.
 
 Work of one call, E' = groups that are not empty, s = bytes per element:
     fused    x, weights of groups that have rows, offsets read, y written:

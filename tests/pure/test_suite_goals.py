@@ -229,3 +229,13 @@ except KeyboardInterrupt:
     timer.start()
     assert goals.until([sys.executable, "-c", child]) is False
     assert told.read_text() == "interrupted"
+
+
+def test_of_runs_of_one_source_the_last_counts_and_not_the_fastest(goals, tmp_path):
+    later = {"run_id": "20260103T000000Z-00000001", "started": "2026-01-03T00:00:00+00:00"}
+    lucky = report(tmp_path / "lucky", row("rms_norm", (16384, 4096), fused=1.0, compile=1.2))
+    slower = row("rms_norm", (16384, 4096), fused=1.07, compile=1.2, variant="w4")
+    last = report(tmp_path / "last", slower, row("rms_norm", (16384, 4096), fused=1.05, compile=1.2), **later)
+    suite = goals.measured([read_report(path) for path in (last, lucky)])
+    line = next(line for line in goals.lines(suite) if line.verdict is not goals.Verdict.UNKNOWN)
+    assert line.cells[5] == "1.05, 95.2% (w8)"
