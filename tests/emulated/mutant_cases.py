@@ -208,7 +208,7 @@ def described(architecture: str) -> Case:
     kernel = build(test_ptx_matrix_kernels.described, architecture, signature, constants, num_stages=3)
 
     def make(random: np.random.Generator, kind: str) -> list:
-        rows, depth = {"tiny": (8, 8), "short": (72, 136)}.get(kind, (232, 200))  # two tiles a block, four steps each
+        rows, depth = {"tiny": (8, 8), "short": (72, 136)}.get(kind, (232, 264))  # two tiles a block, five steps each
         a, b = halves(random, kind, rows, depth), halves(random, kind, 32, depth)
         scratch = np.zeros(1 << 12, np.uint8)
         return [a, b, np.zeros((rows, 32), np.float16), rows, 32, depth, scratch]

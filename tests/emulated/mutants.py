@@ -292,6 +292,8 @@ class PtxExplained:
         mutant = mutants_ptx.changed(self.code, change)
         if not self._same_in_all_orders(mutant):
             return MISSED
+        if change.name == DELETED and survivors_ptx.is_behind(self.code, change.index, self._launches(self.code)):
+            return "behind"
         name = mutants_ptx.name_of(self.code.compiled[change.index])
         return survivors_ptx.reason(found.kind, name, self._launches(self.code), self._launches(mutant)) or MISSED
 

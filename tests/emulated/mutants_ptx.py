@@ -30,7 +30,8 @@ _KINDS = {
 }
 _HINT = re.compile(r"ret$|exit$|tcgen05\.(dealloc|relinquish)|trap$")
 
-_ASKS = re.compile(r"mbarrier\.(try|test)_wait")
+ASKS = re.compile(r"mbarrier\.(try|test)_wait")
+"""Questions whether a phase of an mbarrier has ended."""
 
 
 def kind_of(code: Code, index: int) -> str:
@@ -61,7 +62,7 @@ def changed(code: Code, change: Change) -> Code:
 
 def _deleted(code: Code, old: Compiled) -> Compiled:
     entry = replace(old.entry, ends=False, begins=False, collective=False, masked=False, changes=False)
-    if not _ASKS.match(name_of(old)):
+    if not ASKS.match(name_of(old)):
         return replace(old, entry=entry, step=lambda machine: None, uses=Uses(), members=None)
     decoder = Decoder(code.program, old.instruction)
     write = decoder.write(decoder.operands[0], Type.PRED)
@@ -82,7 +83,7 @@ def _changes(instruction: Instruction) -> dict[str, Make]:
     name = instruction.name
     if re.match(r".*\.wait_group", name):
         return {f"wait {_number(instruction, 0) + 1}": _with(0, _number(instruction, 0) + 1)}
-    if _ASKS.match(name):
+    if ASKS.match(name):
         return {f"parity {parity}": _with(2, parity) for parity in (0, 1)}
     if name.startswith("mbarrier.init"):
         return {"one arrival more": _with(1, _number(instruction, 1) + 1)}

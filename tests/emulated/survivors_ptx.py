@@ -6,6 +6,8 @@ covered    a barrier: without it no two warps, nor lanes, meet at a byte with no
 alone      an mbarrier that nothing ends: no data and no other mbarrier is put in its place
 merged     every other wait leaves out what it left out before: a group is committed together with the next one
 unused     a wait for copies whose bytes nobody touches before another wait has ended them, or the block
+behind     a wait for a commit of ``tcgen05``: every thread that waits has, whenever it comes there, waited elsewhere
+           for a later commit of the same thread, and a commit is for all that its thread issued before
 same       a parity that is what the register holds whenever it is asked
 equal      whenever it runs, its registers already hold what it writes; of a store: it never runs
 skips      a branch that is never taken, or over code that changes nothing
@@ -21,9 +23,11 @@ units of asynchronous operations have under way.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import mutants_ptx
@@ -34,20 +38,20 @@ from portkit.emulate.ptx.execute import Code, Runner, cut
 from portkit.emulate.ptx.isa.bulk import BulkGroups
 from portkit.emulate.ptx.isa.copies import Copies
 from portkit.emulate.ptx.isa.flight import Flights
-from portkit.emulate.ptx.isa.mbarriers import MemoryBarriers
+from portkit.emulate.ptx.isa.mbarriers import Barrier, Delivery, MemoryBarriers
 from portkit.emulate.ptx.isa.proxies import WrittenMaps
 from portkit.emulate.ptx.isa.registry import Compiled
-from portkit.emulate.ptx.isa.tensor_memory import TensorMemory
+from portkit.emulate.ptx.isa.tensor_memory import Commit, TensorMemory
 from portkit.emulate.ptx.isa.wgmma import Products
 from portkit.emulate.ptx.launch import Launch
 from portkit.emulate.ptx.machine import LANES, Access, Machine
-from portkit.emulate.ptx.program import Register
+from portkit.emulate.ptx.program import Register, Space
 from portkit.emulate.ptx.types import Type
 
 if TYPE_CHECKING:
     from mutants import Change
 
-CLASSES = ("idle", "covered", "alone", "merged", "unused", "same", "equal", "skips", "dead", "masked", "lost")
+CLASSES = ("idle", "covered", "alone", "merged", "unused", "behind", "same", "equal", "skips", "dead", "masked", "lost")
 
 
 # -- what orders
@@ -90,6 +94,96 @@ def is_same(code: Code, change: Change, launches: Sequence[Launch]) -> bool:
     for launch in launches:
         _run(launch, {change.index: watch})
     return not others
+
+
+def is_behind(code: Code, index: int, launches: Sequence[Launch]) -> bool:
+    """Whether every thread that waits at an instruction for a commit has waited elsewhere for a later one.
+
+    PTX ISA, "tcgen05.commit": the mbarrier tracks all that the executing thread has initiated before.
+    """
+    names = list(map(mutants_ptx.name_of, code.compiled))
+    if not mutants_ptx.ASKS.match(names[index]) or not any(name.startswith("tcgen05.commit") for name in names):
+        return False
+    found = [_Commits(index) for _ in launches]
+    for each, launch in zip(found, launches, strict=True):
+        launch.attach.append(each.attach)
+        asks = (number for number, name in enumerate(names) if mutants_ptx.ASKS.match(name))
+        _run(launch, {number: partial(each.watch, code, number) for number in asks})
+    return any(each.asked for each in found) and not any(each.ahead for each in found)
+
+
+class _Commits:
+    """Which commits threads know to have arrived, but by one wait.
+
+    Args:
+        but: the instruction of that wait.
+    """
+
+    def __init__(self, but: int) -> None:
+        self.but = but
+        self.asked = self.ahead = False  # whether somebody waits there, and for a commit that nothing else tells of
+        self._count = itertools.count()
+        self._of: dict[int, list[tuple[int, int]]] = {}  # by an mbarrier's identity: number and thread, by phase
+        self._barriers: list[Barrier] = []  # kept, so that their identities are
+        self._known: dict[tuple[int, int], int] = {}  # by who waits and who committed: the last number
+
+    def attach(self, runner: Runner) -> None:
+        """Number the commits of one chunk of blocks."""
+        barriers, memory = runner.machine.unit(MemoryBarriers), runner.machine.unit(TensorMemory)
+        owe, commit, threads = barriers.owe, memory.commit, dict[int, int]()
+
+        def committed(thread: int, arrive: Callable[[], None]) -> Commit:
+            made = commit(thread, arrive)
+            threads[id(made)] = thread
+            return made
+
+        def owed(barrier: Barrier, delivery: Delivery) -> None:
+            owe(barrier, delivery)
+            commits = self._of.setdefault(id(barrier), [])
+            self._barriers.append(barrier)
+            if isinstance(delivery.work, Commit):
+                commits.append((next(self._count), threads[id(delivery.work)]))
+
+        barriers.owe, memory.commit = owed, committed  # type: ignore[method-assign]
+
+    def watch(self, code: Code, number: int, item: Compiled) -> Compiled:
+        """Note who is told of what by a question."""
+        decoder = Decoder(code.program, item.instruction)
+        _, where, which, *_ = item.instruction.operands
+        address, parity, site = decoder.address(where), decoder.read(which, Type.U32), item.instruction.site
+        guard = decoder.guard() if item.instruction.guard else None
+
+        def note(machine: Machine) -> None:
+            own = machine.selected
+            _, places = machine.locate(site, Space.SHARED, machine.spread(address(machine)), 8, own)
+            parities = machine.spread(parity(machine)) & 1
+            for thread, place, bit in zip(own.tolist(), places.tolist(), parities.tolist(), strict=True):
+                self._told(number, thread, machine.unit(MemoryBarriers).known[place], bit)
+
+        def step(machine: Machine) -> None:
+            own = machine.selected.copy()
+            item.step(machine)
+            machine.acting(own, lambda: machine.guarded(guard(machine), note) if guard else note(machine))
+
+        return replace(item, step=step)
+
+    def _told(self, number: int, thread: int, barrier: Barrier, parity: int) -> None:
+        """A thread has asked whether the phase of a parity has ended."""
+        if barrier.phase & 1 == parity:
+            return  # it sleeps
+        commit = self._commit_of(barrier)
+        if number == self.but:
+            self.asked = True
+            self.ahead |= commit is None or self._known.get((thread, commit[1]), -1) < commit[0]
+        elif commit:
+            key = (thread, commit[1])
+            self._known[key] = max(commit[0], self._known.get(key, -1))
+
+    def _commit_of(self, barrier: Barrier) -> tuple[int, int] | None:
+        """The commit that ended the last phase; None: something else did, or nobody knows what."""
+        commits = self._of.get(id(barrier), [])
+        alone = barrier.expected == 1 and len(commits) == barrier.phase + len(barrier.owed)
+        return commits[barrier.phase - 1] if alone and barrier.phase else None
 
 
 def is_idle(code: Code, index: int, launches: Sequence[Launch]) -> bool:

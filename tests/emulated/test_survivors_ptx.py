@@ -88,3 +88,41 @@ def test_classes_of_what_orders(kind):
         assert idle is (why == "idle")
         assert idle or reason_of(kind, code.compiled[number].instruction.name, launch(code), mutant) == why
     assert {name for n in named for name in weaker(code, n)} == ({"wait 1"} if kind == "wait" else set())
+
+
+def commits(second=0, waits=64):
+    """Threads 0 and ``second`` commit to one mbarrier each; the first ``waits`` ask for the later, all for one."""
+
+    def arrive(at, thread):
+        name = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64"
+        return f"setp.eq.u32 %p1, %r90, {thread}; @%p1 {name} [%r6{at}]; bar.sync 0;"
+
+    asks = "mbarrier.try_wait.parity.shared::cta.b64 %p3"
+    return f"""
+mov.u32 %r60, tile; add.u32 %r61, %r60, 8; setp.eq.u32 %p0, %r90, 0; setp.lt.u32 %p2, %r90, {waits};
+@%p0 mbarrier.init.shared::cta.b64 [%r60], 1; @%p0 mbarrier.init.shared::cta.b64 [%r61], 1;
+bar.sync 0;
+{arrive(0, 0)}
+{arrive(1, second)}
+@!%p2 bra $other;
+$later:
+{asks}, [%r61], 0; // needed
+@!%p3 bra $later;
+$other:
+{asks}, [%r60], 0; // {"behind" if (second, waits) == (0, 64) else "needed"}
+@!%p3 bra $other;
+{arrive(0, 0)}
+$last:
+{asks}, [%r60], 1; // needed
+@!%p3 bra $last;
+"""
+
+
+@pytest.mark.parametrize(("second", "waits"), [(0, 64), (1, 64), (0, 32)])
+def test_waits_behind_a_later_commit(second, waits):
+    kernel = text(commits(second, waits), target="sm_100a", threads=64, shared=8192)
+    code = load(kernel)
+    named = commented(kernel, code)
+    assert len(named) == 3
+    found = {n: "behind" if survivors_ptx.is_behind(code, n, [launch(code)]) else "needed" for n in named}
+    assert found == named
