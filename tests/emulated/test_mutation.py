@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from assembly import kernel
 from mutant_cases import CASES, PTX_CASES
-from mutants import DELETED, MISSED, Explained, mutants, ordering
+from mutants import DELETED, MISSED, Explained, detected, mutants, ordering, prepare
+from mutants_ptx import ASKS, changed, name_of
 from needed import Record, barrier_is_needed, meetings, wait_is_needed
 from survivors import CLASSES, class_of, effects_of
 
@@ -140,3 +141,16 @@ def test_classes_of_survivors():
     found = {n: class_of(effects, n) for n, comment in named.items() if comment}
     assert set(found.values()) == set(CLASSES)
     assert found == {n: comment for n, comment in named.items() if comment}
+
+
+def test_every_wait_of_specialised_warps_for_a_copy():
+    """Two partitions multiply by one operand: that one has waited for it does not let the other read it."""
+    prepared = prepare(PTX_CASES["specialised"]("sm_90"), 0, ordering)
+    changes = [change for change in prepared.changes if change.name == DELETED and _asks(prepared.code, change.index)]
+    found = [detected(prepared.case, changed(prepared.code, change), prepared.whole)[0] for change in changes]
+    assert len(found) >= 8
+    assert sum(not by for by in found) <= 3  # of the four by which the copying warp waits for free slots
+
+
+def _asks(code, index):
+    return ASKS.match(name_of(code.compiled[index]))

@@ -255,6 +255,39 @@ def test_a_tensor_copy_that_is_not_waited_for_is_found():
     finds(kernel, "nothing waits for it", *buffers)
 
 
+SECOND = "mbarrier.init.shared::cta.b64 [%r64], 1;"
+ONE_WAITS = "setp.lt.u32 %p2, %r90, 32; setp.lt.u32 %p3, %r90, 64;\n@!%p2 bra $next;\n" + WAIT
+FIRST_HALF = "@!%p3 bra $end;\nbar.sync 1, 64;\n"
+ARRIVES = "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r64];\n"
+ASKS = "$M: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r64], 0;\n@!%p1 bra $M;\n"
+
+
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        ("$next:\n", True),
+        ("$next:\nbar.sync 0;\n", False),
+        (f"$next:\n{FIRST_HALF}", False),
+        (f"$next:\n{FIRST_HALF}$end:\n", True),
+        (f"{ARRIVES}$next:\n{ASKS}", False),
+        (f"{ARRIVES}$next:\n", True),
+        (f"$next:\n{ARRIVES}{ASKS}", False),
+    ],
+)
+def test_a_copy_has_landed_for_those_who_know_it(between, found):
+    """One warp waits for it; others come behind that by a barrier, which may be of some warps, or by an mbarrier."""
+    lines = f"add.u32 %r64, %r63, 8;\n@%p0 {SECOND}\nmov.u32 %r70, 0; mov.u32 %r71, 0;\nbar.sync 0;\n"
+    lines += f"@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r63], 512;\n@%p0 {BULK}\n"
+    end = "" if "$end:" in between or FIRST_HALF not in between else "$end:\n"
+    kernel, buffers = tensor_launch(
+        lines + ONE_WAITS + between + LOOK + end, matrix_map(20, 32, (8, 16)), empty(128), random_words(20, 32)
+    )
+    if found:
+        finds(kernel, "this warp has not waited for its mbarrier, nor come behind one that has", *buffers)
+    else:
+        passes(kernel, *buffers)
+
+
 def test_too_few_bytes_never_complete_a_phase():
     lines = "mov.u32 %r70, 0; mov.u32 %r71, 0;\n@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r63], 1024;\n"
     kernel, buffers = tensor_launch(

@@ -154,6 +154,7 @@ class Machine:
         self.shared_observer: Observer | None = None
         self.mbarrier_observer: Observer | None = None
         self.synchronised: Callable[[int], None] | None = None
+        self.gathered: Callable[[int, Threads | None], None] | None = None  # a barrier of a block's threads, or of all
         self.lanes_synchronised: Callable[[Threads], None] | None = None  # by their warps within the chunk
         self.settled: Callable[[int, int], None] | None = None  # bytes of shared memory, of an operation that ended
         self.addresses: dict[str, int] = {}  # of variables in global memory, and of parameters

@@ -97,6 +97,9 @@ class Barriers:
         if machine.synchronised:
             for group in np.flatnonzero(done).tolist():
                 machine.synchronised(group)
+        if machine.gathered:
+            for group in np.flatnonzero(done).tolist():
+                machine.gathered(group, None)
         return bool(done.any())
 
     def _complete_one(self, group: int, number: int, waiting: Array) -> bool:
@@ -107,10 +110,13 @@ class Barriers:
             needed = int(np.count_nonzero((machine.group == group) & (machine.state != ENDED)))
         if np.count_nonzero(mine) + self.arrived[group, number] < needed:
             return False
+        alone = needed < machine.per_group and not self.arrived[group, number]  # else nobody knows who they are
         self.arrived[group, number] = 0
         machine.state[mine] = READY
         if machine.synchronised:
             machine.synchronised(group)
+        if machine.gathered:
+            machine.gathered(group, np.flatnonzero(mine) if alone else None)
         reduction = self.reductions.get(int(self.at[mine][0]))
         if reduction:
             result = reduction.function(self.value[mine])
@@ -172,6 +178,9 @@ def _pass(machine: Machine) -> None:
     if machine.synchronised:
         for group in range(len(machine.groups)):
             machine.synchronised(group)
+    if machine.gathered:
+        for group in range(len(machine.groups)):
+            machine.gathered(group, None)
 
 
 def _for_guarded(decoder: Decoder, action: Step) -> Step:

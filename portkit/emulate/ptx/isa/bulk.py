@@ -203,6 +203,7 @@ def bring(machine: Machine, site: Site, at: Offsets, octets: Bytes, thread: int,
         machine.shared.store(places, size, words)
         flights.fenced(units)
         flights.settle(units)
+        state.told.append(flights.landed(site, units))
         barriers.transferred(state, octets.size, thread)
 
     barriers.owe(state, Delivery(arrive, brings=True))

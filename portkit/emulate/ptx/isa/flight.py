@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from portkit.emulate.core.bytestore import Offsets, low_bits
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site
+from portkit.emulate.ptx.isa.landings import Landings
 from portkit.emulate.ptx.isa.registry import Compiled
 from portkit.emulate.ptx.machine import Access, Machine, Mask, Threads
 from portkit.emulate.ptx.program import Program
@@ -61,6 +62,7 @@ class Flights:
         self._operations: dict[int, Operation] = {}
         self._count = 0
         self._last_reader: Operation | None = None
+        self._landings = machine.unit(Landings)
         self._others, machine.shared_observer = machine.shared_observer, self.observe
         self._ordered, machine.synchronised = machine.synchronised, self.synchronised
 
@@ -71,6 +73,8 @@ class Flights:
         units = access.at >> _SHIFT
         if self._operations:
             self._refuse_unwritten(access)
+        if self._landings.open:
+            self._landings.observe(access, units)
         if access.write:
             self.check_unread(access)
             self.wrote_generic(units, access.threads)
@@ -134,6 +138,8 @@ class Flights:
             return False
         if self._operations and np.count_nonzero(self._writers_of(units << _SHIFT, UNIT)):
             return False
+        if self._landings.open and not write and self._landings.unaware(units):
+            return False
         return not np.count_nonzero(self._unseen[units])
 
     # -- operations
@@ -158,6 +164,11 @@ class Flights:
     def ended(self, number: int) -> None:
         """Nothing of an operation is out."""
         self._operations.pop(number, None)
+
+    def landed(self, site: Site, units: Offsets) -> Offsets:
+        """A bulk copy has brought units, which are given back: who reads them must know that."""
+        self._landings.land(site, units)
+        return units
 
     def reads(self, operation: Operation, units: Offsets) -> None:
         """Begin to read units."""
@@ -225,10 +236,12 @@ class Flights:
         Raises:
             Fault: one meets another.
         """
-        if not self._operations and not write:
+        if not self._operations and not write and not self._landings.open:
             return
         own = np.broadcast_to(threads, units.shape)
         access = Access(site, units << _SHIFT, UNIT, self.machine, own, write=write)
+        if self._landings.open and not write:
+            self._landings.observe(access, units)
         if self._operations:
             self._refuse_unwritten(access)
         if write:

@@ -18,6 +18,7 @@ import numpy as np
 from portkit.emulate.core.bytestore import Offsets
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.ptx.decode import Decoder, Step
+from portkit.emulate.ptx.isa.landings import Landings
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import Access, Array, Machine, Mask, Threads
 from portkit.emulate.ptx.program import Operand, Sink, Space
@@ -56,6 +57,8 @@ class Barrier:
     bytes: int = 0  # announced and not come
     orders: bool = False  # whether threads arrived for what they did before
     owed: list[Delivery] = field(default_factory=list)
+    told: list[Offsets] = field(default_factory=list)  # units whose bytes those know that arrive, or that come
+    tells: list[Offsets] = field(default_factory=list)  # the same of the phase before
 
 
 class MemoryBarriers:
@@ -138,6 +141,9 @@ class MemoryBarriers:
         """Count arrivals, and announce bytes before that; None: arrivals of threads for what they did before."""
         barrier = self.at(site, place, thread)
         barrier.orders |= expect is None
+        landings = self.machine.unit(Landings)
+        if landings.open:
+            barrier.told.append(landings.known(thread))
         expect = expect or 0
         barrier.bytes += expect
         if count > barrier.pending:
@@ -156,6 +162,7 @@ class MemoryBarriers:
             return
         barrier.phase += 1
         barrier.pending = barrier.expected
+        barrier.tells, barrier.told = barrier.told, []
         orders, barrier.orders = barrier.orders, False
         if self.machine.synchronised and orders:
             self.machine.synchronised(int(self.machine.group[thread]))
@@ -291,6 +298,11 @@ def _asks(decoder: Decoder) -> Callable[[Machine], Array]:
             barriers.ended(barriers.at(site, place, thread), parity)
             for (place, parity), thread in zip(asked, own[first].tolist(), strict=True)
         ]
+        landings = machine.unit(Landings)
+        if landings.open:
+            for (place, _), threads, answer in zip(asked, np.split(own, first[1:]), answers, strict=True):
+                if answer:
+                    landings.tell(barriers.known[place].tells, threads)
         return np.repeat(answers, np.diff(first, append=keys.size))
 
     return ask
