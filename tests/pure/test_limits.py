@@ -1,8 +1,9 @@
 """Limits as a user writes them, and what is kept of a process's output."""
 
-import mmap
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -68,12 +69,29 @@ def test_the_default_leaves_the_host_some_memory():
     assert 0 < default_memory() <= 8 * GIB
 
 
+HOLDS = """
+import sys
+print(flush=True)
+sys.stdin.readline()
+held = bytearray(50_000_000)
+for page in range(0, len(held), 4096):
+    held[page] = 1
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
 def test_resident_memory_is_what_is_held():
-    before = resident_bytes(os.getpid())
-    with mmap.mmap(-1, 50_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as held:  # none that was freed before
-        for page in range(0, len(held), mmap.PAGESIZE):
-            held[page] = 1
-        assert 40_000_000 < resident_bytes(os.getpid()) - before < 100_000_000
+    """Of a process of its own: this one may give memory back meanwhile."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", HOLDS], text=True, **pipes) as child:
+        child.stdout.readline()
+        before = resident_bytes(child.pid)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        assert 40_000_000 < resident_bytes(child.pid) - before < 100_000_000
+        child.stdin.close()
     assert resident_bytes(2**30) == 0
 
 
