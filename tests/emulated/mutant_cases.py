@@ -187,18 +187,27 @@ def quotients(architecture: str) -> Case:
     return Case("quotients", kernel, (1,), make)
 
 
-def pipelined(architecture: str) -> Case:
-    """Tiles in stages: copied asynchronously, multiplied by the matrix unit that the architecture has."""
-    signature = dict.fromkeys(("a_ptr", "b_ptr"), "*fp16") | {"c_ptr": "*fp32", "N": "i32", "K": "i32"}
-    constants = {"BM": 64, "BN": 64, "BK": 32, "ACC": test_matmul.tl.float32}
+def _in_stages(name: str, architecture: str, element: str, step: int, operand: Callable[..., np.ndarray]) -> Case:
+    """Five steps of products of tiles of an element type, copied in three stages; ``operand`` makes a matrix."""
+    signature = dict.fromkeys(("a_ptr", "b_ptr"), f"*{element}") | {"c_ptr": "*fp32", "N": "i32", "K": "i32"}
+    constants = {"BM": 64, "BN": 64, "BK": step, "ACC": test_matmul.tl.float32}
     kernel = build(test_ptx_matrix_kernels.matmul, architecture, signature, constants, num_stages=3)
 
     def make(random: np.random.Generator, kind: str) -> list:
-        depth = {"tiny": 32, "shorter": 64, "short": 96}.get(kind, 160)
-        a, b = (halves(random, kind, 64, depth) for _ in range(2))
+        depth = {"tiny": 1, "shorter": 2, "short": 3}.get(kind, 5) * step
+        a, b = (operand(random, kind, 64, depth) for _ in range(2))
         return [a, b, np.zeros((64, 64), np.float32), 64, depth]
 
-    return Case("pipelined", kernel, (1,), make)
+    return Case(name, kernel, (1,), make)
+
+
+def pipelined(architecture: str) -> Case:
+    """Tiles in stages: copied asynchronously, multiplied by the matrix unit that the architecture has."""
+    return _in_stages("pipelined", architecture, "fp16", 32, halves)
+
+
+def _bytes(random: np.random.Generator, kind: str, *shape: int) -> np.ndarray:
+    return E5M2.encode(floats(random, kind, *shape).astype(float), True).astype(np.uint8)
 
 
 def described(architecture: str) -> Case:
@@ -218,16 +227,7 @@ def described(architecture: str) -> Case:
 
 def bytes_pipelined(architecture: str) -> Case:
     """The same of 8-bit floats, e5m2, which every architecture has."""
-    signature = dict.fromkeys(("a_ptr", "b_ptr"), "*fp8e5") | {"c_ptr": "*fp32", "N": "i32", "K": "i32"}
-    constants = {"BM": 64, "BN": 64, "BK": 64, "ACC": test_matmul.tl.float32}
-    kernel = build(test_ptx_matrix_kernels.matmul, architecture, signature, constants, num_stages=3)
-
-    def make(random: np.random.Generator, kind: str) -> list:
-        depth = {"tiny": 64, "shorter": 128, "short": 192}.get(kind, 320)
-        a, b = (E5M2.encode(floats(random, kind, 64, depth).astype(float), True).astype(np.uint8) for _ in range(2))
-        return [a, b, np.zeros((64, 64), np.float32), 64, depth]
-
-    return Case("bytes_pipelined", kernel, (1,), make)
+    return _in_stages("bytes_pipelined", architecture, "fp8e5", 64, _bytes)
 
 
 def specialised(architecture: str) -> Case:
