@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from portkit.run.scale import Scale, scale_at
+from portkit.run.scale import PlaceScale, Scale
 
 VISIBLE = 1 / 16
 """Relative error of one element that every check must see."""
@@ -77,7 +77,8 @@ def _one_element_off(check: Check, dtype: torch.dtype, reference: torch.Tensor, 
         return [(right == 0, at)]
     if not dtype.is_floating_point:
         return [((right + 1).to(dtype), at)]
-    return [(_rounded_up(right + visible(dtype) * (right.abs() + scale_at(scale, at)), dtype), at)]
+    beside = scale.at(at) if isinstance(scale, PlaceScale) else scale
+    return [(_rounded_up(right + visible(dtype) * (right.abs() + beside), dtype), at)]
 
 
 def visible(dtype: torch.dtype) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["PlaceScale", "Scale", "by_place", "scale_at"]
+__all__ = ["PlaceScale", "Scale", "by_place"]
 
 _CHUNK = 1 << 22  # elements squared at once
 
@@ -31,17 +31,12 @@ class PlaceScale:
 Scale = float | PlaceScale
 
 
-def scale_at(scale: Scale, positions: torch.Tensor) -> float | torch.Tensor:
-    """The scale of elements by their positions in the flattened output; one number where all have the same."""
-    return scale.at(positions) if isinstance(scale, PlaceScale) else scale
-
-
 def by_place(reference: torch.Tensor, whole: float) -> PlaceScale | None:
     """Root mean square of the finite elements of each place, or of the whole where that is larger.
 
     Args:
-        reference: (…, places, length), in float64; its places must not depend on each other's count, so that three
-            axes are the least.
+        reference: (…, places, length), in float64. Of two axes a place is one row, and has no scale of
+            its own.
         whole: root mean square of all of it.
 
     Returns:

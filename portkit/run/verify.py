@@ -63,7 +63,7 @@ from portkit.run.discrete import DiscreteRule
 from portkit.run.guards import unwritten
 from portkit.run.inputs import hash_tensors
 from portkit.run.reference import Reference
-from portkit.run.scale import Scale, by_place, scale_at
+from portkit.run.scale import PlaceScale, Scale, by_place
 
 __all__ = ["UNFUSED_MULTIPLE", "VISIBLE", "Run", "compare", "judge", "judge_baseline", "worst_outcome"]
 
@@ -197,7 +197,7 @@ def compare(
         _compare_part(
             flat[part],
             *(None if x is None else x[part] for x in others),
-            scale=scale_at(scale, torch.arange(part.start, part.stop, device=flat.device) if at is None else at[part]),
+            scale=scale.at(_positions(part, at, flat.device)) if isinstance(scale, PlaceScale) else scale,
         )
         for part in _chunks(flat.numel())
     ]
@@ -443,7 +443,7 @@ def _measured(tolerance: Tolerance, output: Output, scale: Scale, whole: float) 
     own, other = (compare(x, output.reference, scale) for x in (result, output.unfused))
     unfused_error = other.error if other.nonfinite_agree else None
     limit = tolerance.limit(result.dtype, unfused_error, whole, terms=output.terms)
-    if not isinstance(scale, float):
+    if isinstance(scale, PlaceScale):
         limit = replace(limit, rule=f"{limit.rule}, scale by place")
     return _Measured(scale, own, unfused_error, tolerance.drawn_in(limit, own, result))
 
@@ -568,6 +568,10 @@ def _fault_of_form(run: Run, against: str, also: torch.dtype | None = None) -> s
         if result.dtype not in {other.dtype, also if other.is_floating_point() else None}:
             return f"output {name}: {result.dtype}, the {against}'s is {other.dtype}"
     return None
+
+
+def _positions(part: slice, at: torch.Tensor | None, device: torch.device) -> torch.Tensor:
+    return torch.arange(part.start, part.stop, device=device) if at is None else at[part]
 
 
 def _chunks(count: int) -> Iterator[slice]:
