@@ -25,7 +25,8 @@ from isa_claims import MODULES, WHOLE_KERNELS, Collector  # noqa: E402
 
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES, Generation  # noqa: E402
 from portkit.emulate.amdgcn.isa.families import FAMILIES  # noqa: E402
-from portkit.emulate.amdgcn.isa.registry import Entry, all_entries  # noqa: E402
+from portkit.emulate.amdgcn.isa.lookup import all_entries  # noqa: E402
+from portkit.emulate.amdgcn.isa.registry import Entry  # noqa: E402
 
 HEAD = """# Instructions that are emulated
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from portkit.analysis.findings.points import Point, by_operation
+from portkit.analysis.points import Point, by_operation
 from portkit.analysis.portability import harmonic_mean
 from portkit.model import Direction, Record
 from portkit.store.alike import mode

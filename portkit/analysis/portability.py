@@ -23,7 +23,7 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from portkit.analysis.findings.points import Point, by_operation
+from portkit.analysis.points import Point, by_operation
 from portkit.errors import ReportError, nearest
 from portkit.model import Direction, Evidence, Record, Status, Timed, Timing
 from portkit.store.alike import why_targets_apart, why_times_apart

@@ -17,8 +17,8 @@ from portkit.analysis.autotune import tuned
 from portkit.analysis.distance import Distance, distances
 from portkit.analysis.drift import Drift, drifts
 from portkit.analysis.findings import Finding, findings
-from portkit.analysis.findings.points import points_of
 from portkit.analysis.functions import FunctionRow, function_rows
+from portkit.analysis.points import points_of
 from portkit.analysis.portability import Portability, portabilities
 from portkit.analysis.portability import Ratio as TargetRatio
 from portkit.analysis.portability import ratios as ratios_to

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from portkit.emulate.amdgcn.execute import Code, cut
 from portkit.emulate.amdgcn.isa.control import IGNORED
-from portkit.emulate.amdgcn.isa.registry import base_name, compile_instruction
+from portkit.emulate.amdgcn.isa.lookup import compile_instruction
+from portkit.emulate.amdgcn.isa.registry import base_name
 from portkit.emulate.amdgcn.program import Instruction
 from portkit.emulate.amdgcn.waits import waits_of
 

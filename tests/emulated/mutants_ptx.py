@@ -12,7 +12,8 @@ import numpy as np
 from portkit.emulate.ptx.decode import Decoder, Uses
 from portkit.emulate.ptx.execute import Code, cut
 from portkit.emulate.ptx.isa.families import PASSES
-from portkit.emulate.ptx.isa.registry import Compiled, compile_instruction
+from portkit.emulate.ptx.isa.lookup import compile_instruction
+from portkit.emulate.ptx.isa.registry import Compiled
 from portkit.emulate.ptx.program import Immediate, Instruction
 from portkit.emulate.ptx.together import compile_all
 from portkit.emulate.ptx.types import Type

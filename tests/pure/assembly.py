@@ -11,7 +11,7 @@ import pytest
 
 from portkit.emulate import Emulation, Options, run
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES
-from portkit.emulate.amdgcn.isa.registry import all_entries
+from portkit.emulate.amdgcn.isa.lookup import all_entries
 
 EDGES = np.array(
     [

@@ -5,7 +5,8 @@ A claim is checked: the test must have run each instruction that it claims.
 
 import re
 
-from portkit.emulate.amdgcn.isa.registry import all_entries, base_name
+from portkit.emulate.amdgcn.isa.lookup import all_entries
+from portkit.emulate.amdgcn.isa.registry import base_name
 
 MODULES = "test_isa_"
 """Beginning of the names of modules whose tests are about instructions."""

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("numpy", reason="the emulator needs NumPy")
 
-from portkit.emulate.amdgcn.isa.registry import all_entries
+from portkit.emulate.amdgcn.isa.lookup import all_entries
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "instruction_table.py"
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkit.analysis.autotune import compromise, transfers, tuned, winners
-from portkit.analysis.findings.points import points_of
+from portkit.analysis.points import points_of
 from portkit.analysis.portability import cascade, harmonic_mean, portabilities, ratios, sets_of
 from portkit.errors import ReportError
 from portkit.model import Baseline, Evidence, Outcome, Status, Timed

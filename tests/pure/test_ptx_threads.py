@@ -7,7 +7,7 @@ from ptx_probe import execute, kernel, pairs, results_of
 
 from portkit.emulate import Options, Order, run
 from portkit.emulate.ptx.isa.families import FAMILIES
-from portkit.emulate.ptx.isa.registry import all_entries
+from portkit.emulate.ptx.isa.lookup import all_entries
 
 LANES = np.arange(32)
 SHARED = ".shared .align 16 .b8 tile[1024];"

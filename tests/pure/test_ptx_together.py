@@ -9,7 +9,7 @@ from ptx_text import launch, text
 
 from portkit.emulate.ptx import execute, together
 from portkit.emulate.ptx import launch as launches
-from portkit.emulate.ptx.isa.registry import compile_instruction
+from portkit.emulate.ptx.isa.lookup import compile_instruction
 from portkit.emulate.ptx.parse import parse
 
 COPIES = 6

@@ -13,7 +13,7 @@ import numpy as np
 
 from portkit.cli import main
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES
-from portkit.emulate.amdgcn.isa.registry import all_entries
+from portkit.emulate.amdgcn.isa.lookup import all_entries
 from portkit.emulate.amdgcn.probes import probes_of, with_named_halves
 from portkit.emulate.amdgcn.replay import results_of
 from portkit.emulate.core import vectors

@@ -13,8 +13,8 @@ import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 
 from portkit.analysis.distance import Distance, distances
-from portkit.analysis.findings.points import Context, points_of
 from portkit.analysis.findings.rule import Finding, Rule, Severity
+from portkit.analysis.points import Context, points_of
 from portkit.analysis.spread import Spread, cell_spread
 from portkit.errors import ReportError, nearest
 from portkit.store.merge import Dataset

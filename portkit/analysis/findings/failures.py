@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from portkit.analysis.findings.points import Point, platform, total
+from portkit.analysis.points import Point, platform, total
 from portkit.model import Stage, Status
 from portkit.store.merge import Row
 

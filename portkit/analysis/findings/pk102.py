@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from portkit.analysis.findings.points import Context, launches
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed
+from portkit.analysis.points import Context, launches
 from portkit.store.merge import Row
 
 _LEAST_BYTES = 256

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from portkit.analysis.findings.points import Context, broken
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed, names
+from portkit.analysis.points import Context, broken
 
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from portkit.analysis.findings.points import Context, total
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
+from portkit.analysis.points import Context, total
 from portkit.model import Occupancy
 from portkit.store.merge import Row
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from portkit.analysis.findings.points import Context, fastest
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each
+from portkit.analysis.points import Context, fastest
 from portkit.analysis.roofline import probe_of, roofline
 from portkit.model import Counted
 from portkit.store.merge import Row

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from portkit.analysis.findings.points import Context, count, signals
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed, names
+from portkit.analysis.points import Context, count, signals
 from portkit.store.merge import Row
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from portkit.analysis.findings.points import Context, launches
 from portkit.analysis.findings.rule import Finding, Rule, Severity
+from portkit.analysis.points import Context, launches
 from portkit.model import Launch
 
 _MOST = 2**31 - 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from portkit.analysis.findings.failures import refused_option
-from portkit.analysis.findings.points import Context
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
+from portkit.analysis.points import Context
 
 
 def _check(rule: Rule, context: Context) -> Iterator[Finding]:

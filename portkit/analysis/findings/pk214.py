@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from portkit.analysis.findings.points import Context, Point, by_operation, launches
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed, names
+from portkit.analysis.points import Context, Point, by_operation, launches
 from portkit.store.merge import Row
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from portkit.analysis.findings.points import Context, signals
 from portkit.analysis.findings.rule import Finding, Rule, Severity, sides
+from portkit.analysis.points import Context, signals
 from portkit.model import NONFINITE_FAMILIES
 from portkit.store.merge import Row
 

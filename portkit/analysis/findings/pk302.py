@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from portkit.analysis.findings.points import Context, some_launch
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed, names, sides
+from portkit.analysis.points import Context, some_launch
 from portkit.model import Status
 from portkit.store.merge import Row
 

@@ -6,8 +6,8 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from portkit.analysis.distance import Distance
-from portkit.analysis.findings.points import Context, Point
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, sides
+from portkit.analysis.points import Context, Point
 from portkit.model import Direction, Status
 from portkit.store.merge import Row
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from portkit.analysis.findings.points import Context, some_launch
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed, names
+from portkit.analysis.points import Context, some_launch
 from portkit.store.merge import Row
 
 _WITHOUT_INFINITY: Final = ("fp8.e4m3fnuz", "fp8.e5m2fnuz")

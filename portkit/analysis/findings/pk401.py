@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from portkit.analysis.findings.points import Context, Point
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed
+from portkit.analysis.points import Context, Point
 from portkit.model import Cell
 from portkit.store.alike import mode
 from portkit.store.merge import Row

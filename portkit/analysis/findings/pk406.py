@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from portkit.analysis.autotune import Tuning, tuned
-from portkit.analysis.findings.points import Context, by_operation
 from portkit.analysis.findings.rule import Finding, Rule, Severity, listed
+from portkit.analysis.points import Context, by_operation
 
 _PENALTY = 1.05
 """Time of the other target's winner ÷ time of the own, from which on they differ."""

@@ -6,8 +6,8 @@ import collections
 import itertools
 from collections.abc import Iterable, Iterator
 
-from portkit.analysis.findings.points import Context, Point
 from portkit.analysis.findings.rule import Finding, Rule, Severity
+from portkit.analysis.points import Context, Point
 from portkit.store.alike import mode
 from portkit.store.merge import Row
 

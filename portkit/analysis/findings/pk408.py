@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from portkit.analysis.findings.points import Context, Point, total
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each, listed, names
+from portkit.analysis.points import Context, Point, total
 from portkit.model import Stage, Status
 from portkit.store.merge import Row
 

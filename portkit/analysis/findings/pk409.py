@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from portkit.analysis.findings.points import Context, fastest
 from portkit.analysis.findings.rule import Finding, Rule, Severity, each
+from portkit.analysis.points import Context, fastest
 from portkit.model import Ratio
 from portkit.store.merge import Row
 

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from portkit.analysis.findings.points import Context, Point, was_run, was_timed
+from portkit.analysis.points import Context, Point, was_run, was_timed
 from portkit.model import Direction, Evidence
 from portkit.store.merge import Row
 

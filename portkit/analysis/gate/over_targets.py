@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from portkit.analysis.findings.points import points_of
 from portkit.analysis.gate.figures import Figures
+from portkit.analysis.points import points_of
 from portkit.analysis.portability import Portability, Share, portabilities
 from portkit.model import Evidence
 from portkit.store.merge import Dataset, Row

@@ -14,7 +14,8 @@ import numpy as np
 
 from portkit.emulate.amdgcn.decode import Step
 from portkit.emulate.amdgcn.isa.control import IGNORED, ends_block
-from portkit.emulate.amdgcn.isa.registry import Compiled, base_name, compile_instruction
+from portkit.emulate.amdgcn.isa.lookup import compile_instruction
+from portkit.emulate.amdgcn.isa.registry import Compiled, base_name
 from portkit.emulate.amdgcn.machine import Machine
 from portkit.emulate.amdgcn.operands import File
 from portkit.emulate.amdgcn.program import Program

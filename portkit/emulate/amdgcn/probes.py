@@ -14,7 +14,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from portkit.emulate.amdgcn.architecture import CDNA, Architecture, Generation
-from portkit.emulate.amdgcn.isa.registry import Entry, Operands, all_entries
+from portkit.emulate.amdgcn.isa.lookup import all_entries
+from portkit.emulate.amdgcn.isa.registry import Entry, Operands
 from portkit.emulate.core.vectors import Probe, kind_of
 
 SOURCE, RESULT = 32, 56

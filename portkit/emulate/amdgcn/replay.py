@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from portkit.emulate.amdgcn.architecture import ARCHITECTURES, CDNA, Architecture
-from portkit.emulate.amdgcn.isa.registry import all_entries
+from portkit.emulate.amdgcn.isa.lookup import all_entries
 from portkit.emulate.amdgcn.launch import run
 from portkit.emulate.amdgcn.probes import body
 from portkit.emulate.core.bytestore import Words

@@ -31,7 +31,7 @@ from portkit.emulate.ptx.architecture import architecture_of
 from portkit.emulate.ptx.check import Check, Judged, judge
 from portkit.emulate.ptx.execute import Code, Runner, build
 from portkit.emulate.ptx.isa.families import PASSES
-from portkit.emulate.ptx.isa.registry import compile_instruction
+from portkit.emulate.ptx.isa.lookup import compile_instruction
 from portkit.emulate.ptx.machine import LANES, Machine
 from portkit.emulate.ptx.parse import parse
 from portkit.emulate.ptx.program import Parameter, Program

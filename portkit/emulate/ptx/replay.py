@@ -11,7 +11,7 @@ from portkit.emulate.core.launch import Emulation, Options
 from portkit.emulate.core.replay import need_emulated, results_by, words_of
 from portkit.emulate.core.vectors import EXACT, Approximation, Comparison, Probe, Recording, compare
 from portkit.emulate.ptx.architecture import ARCHITECTURES, Architecture
-from portkit.emulate.ptx.isa.registry import all_entries
+from portkit.emulate.ptx.isa.lookup import all_entries
 from portkit.emulate.ptx.launch import run
 from portkit.emulate.ptx.machine import LANES
 from portkit.emulate.ptx.matrix_probes import lanes_of

@@ -21,7 +21,8 @@ import numpy as np
 from portkit.emulate.core.findings import Unsupported
 from portkit.emulate.ptx.decode import Decoder, Read, Step, Uses, Write
 from portkit.emulate.ptx.isa.families import FAMILIES
-from portkit.emulate.ptx.isa.registry import Compiled, Entry, build_step, compile_instruction, row_name
+from portkit.emulate.ptx.isa.lookup import build_step, compile_instruction, row_name
+from portkit.emulate.ptx.isa.registry import Compiled, Entry
 from portkit.emulate.ptx.machine import Array, Machine, Rows
 from portkit.emulate.ptx.program import (
     Address,
