@@ -207,8 +207,13 @@ def judge(prepared: Prepared, folder: Path, processes: int) -> None:
     from untimed import UntimedSession  # noqa: PLC0415 - loads PyTorch, which reports alone don't need
 
     cells = [replace(each, evidence=Evidence.MEASURED) for each in emulated_cells(prepared)]
+    carried_out(prepared, cells, folder, UntimedSession(processes))
+
+
+def carried_out(prepared: Prepared, cells: Sequence[PlannedCell], folder: Path, session: Any) -> None:
+    """Have a session give results of cells, for their outputs alone; a report of its own."""
     choices = Choices(folder.resolve(), baselines=(), counters=Choice.OFF, probing=OFF, texts=False, shared_device=True)
-    going = Run(prepared, cells, UntimedSession(processes), choices, Interruptions())
+    going = Run(prepared, cells, session, choices, Interruptions())
     state = "interrupted"
     try:
         for planned in cells:

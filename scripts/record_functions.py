@@ -16,7 +16,7 @@ import json
 import lzma
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -171,17 +171,18 @@ def _packed(span: Span, arguments: Bits, results: Bits) -> NDArray[np.uint8]:
     return np.frombuffer(lzma.compress(planes.tobytes(), preset=1), np.uint8)
 
 
-def record(seed: int) -> dict[str, NDArray[np.uint8]]:
-    """Run every span on the GPU."""
+def record(seed: int, chosen: Sequence[Span] | None = None) -> dict[str, NDArray[np.uint8]]:
+    """Run every span on the GPU, or those that are named."""
+    chosen = spans() if chosen is None else chosen
     known: dict[str, Any] = {
         "seed": seed,
         "device": _device(),
-        "spans": [asdict(span) for span in spans()],
+        "spans": [asdict(span) for span in chosen],
         "sums": [],
     }
     packed = []
     with ThreadPoolExecutor(THREADS) as pool:
-        for span in spans():
+        for span in chosen:
             arguments = span.bits(seed)
             results = _results(span.instruction, arguments)
             known["sums"].append(zlib.crc32(results))

@@ -78,12 +78,12 @@ def _begin(runner: Runner) -> None:
 
 def _judged(job: Job) -> list[CellResult]:
     case = load_case(job.source)
-    return [_one(case, cell) for cell in job.cells]
+    return [_one(case, cell, job.seed) for cell in job.cells]
 
 
-def _one(case: KernelCase, cell: Cell) -> CellResult:
+def _one(case: KernelCase, cell: Cell, seed: int) -> CellResult:
     try:
-        done = evaluate(case, cell, _runner[0], seed=0)
+        done = evaluate(case, cell, _runner[0], seed=seed)
     except StageFailed as failed:
         why = dict.fromkeys(("build", "verdict", "timing"), f"{failed.outcome.status} at {failed.outcome.stage}")
         return CellResult(cell, Evidence.MEASURED, failed.outcome, nulls=why)
