@@ -84,14 +84,28 @@ class Row:
     bound: str
     within: bool
 
+    @property
+    def verdict(self) -> str:
+        """In a word."""
+        return "equal" if self.equal == self.results else "within" if self.within else "BEYOND"
+
     def told(self, seed: int) -> tuple[str, ...]:
         """As the table has it."""
-        verdict = "equal" if self.equal == self.results else "within" if self.within else "BEYOND"
-        furthest = f"{self.furthest:g}" if self.furthest else "0"
-        return self.name, self.shape, str(seed), f"{self.results:,}", f"{self.equal:,}", furthest, self.bound, verdict
+        numbers = f"{self.results:,}", f"{self.equal:,}", f"{self.furthest:g}"
+        return self.name, self.shape, str(seed), *numbers, self.bound, self.verdict
 
 
 HEAD = ("kernel", "shape", "seed", "results", "equal", "furthest, ulp", "bound", "verdict")
+SUMS = ("part", "lines", "equal", "within", "BEYOND", "results", "differing", "furthest, ulp")
+
+
+def summed(part: str, found: Sequence[Row]) -> tuple[str, ...]:
+    """All lines of a part in one."""
+    verdicts = [str(sum(each.verdict == word for each in found)) for word in SUMS[2:5]]
+    results, alike = sum(each.results for each in found), sum(each.equal for each in found)
+    furthest = max((each.furthest for each in found), default=0)
+    return part, str(len(found)), *verdicts, f"{results:,}", f"{results - alike:,}", f"{furthest:g}"
+
 
 # -- kernels
 
@@ -442,15 +456,13 @@ def take(folder: Path, seed: int, parts: Iterable[str], target: str) -> None:
         print(f"taken: {part}", flush=True)
 
 
-def rows(folder: Path, parts: Iterable[str]) -> Iterator[Row]:
-    """Of every part that is there."""
+def rows(folder: Path, part: str) -> list[Row]:
+    """Of one part."""
     about = json.loads((folder / "taken.json").read_text())
+    if part == "suite":
+        return list(suite(folder / part, about["seed"], about["target"]))
     compared = {"kernels": kernels, "instructions": instructions, "functions": functions}
-    for part in parts:
-        if part == "suite":
-            yield from suite(folder / part, about["seed"], about["target"])
-        else:
-            yield from compared[part](folder / FILES[part], about["seed"])
+    return list(compared[part](folder / FILES[part], about["seed"]))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -468,13 +480,11 @@ def main(arguments: Sequence[str]) -> int:
         take(given.folder, given.seed, given.only, given.target)
         return 0
     seed = json.loads((given.folder / "taken.json").read_text())["seed"]
-    found = list(rows(given.folder, given.only))
-    print(tabulate([each.told(seed) for each in found], HEAD, tablefmt="github", disable_numparse=True))
-    beyond = [each for each in found if not each.within]
-    alike = sum(each.equal == each.results for each in found)
-    within = len(found) - alike - len(beyond)
-    print(f"\n{len(found)} lines: {alike} equal, {within} within their bound, {len(beyond)} beyond it")
-    return int(bool(beyond))
+    found = {part: rows(given.folder, part) for part in given.only}
+    lines = [each.told(seed) for part in found.values() for each in part]
+    print(tabulate(lines, HEAD, tablefmt="github", disable_numparse=True))
+    print("\n" + tabulate([summed(*part) for part in found.items()], SUMS, tablefmt="github", disable_numparse=True))
+    return int(not all(each.within for part in found.values() for each in part))
 
 
 if __name__ == "__main__":
