@@ -371,10 +371,11 @@ class _Meetings:
         machine.synchronised = self._barrier
         machine.settled = self.spaces["shared"].forget
 
-    def _barrier(self, group: int) -> None:
-        for space in self.spaces.values():
-            space.forget(group * self.stride, (group + 1) * self.stride)
-        self.blocks[group].forget_all()
+    def _barrier(self, groups: np.ndarray) -> None:
+        for group in groups.tolist():
+            for space in self.spaces.values():
+                space.forget(group * self.stride, (group + 1) * self.stride)
+            self.blocks[group].forget_all()
 
     def _shared(self, access: Access) -> None:
         self._note(self.spaces["shared"], access, access.at, self.machine.shared.bytes)
@@ -421,9 +422,10 @@ class _LaneMeetings(_Meetings):
         machine.lanes_synchronised = lambda warps: [self.of[warp].forget_all() for warp in np.unique(warps)]
         machine.settled = lambda start, end: [each.forget(start, end) for each in self.of]
 
-    def _barrier(self, group: int) -> None:
-        for each in self.of[group * self.warps : (group + 1) * self.warps]:
-            each.forget_all()
+    def _barrier(self, groups: np.ndarray) -> None:
+        for group in groups.tolist():
+            for each in self.of[group * self.warps : (group + 1) * self.warps]:
+                each.forget_all()
 
     def _shared(self, access: Access) -> None:
         for warp, each in enumerate(self.of):

@@ -228,7 +228,7 @@ def test_a_checker_sees_every_access_and_instruction():
         runner.watch = lambda machine, block: True
         runner.before = lambda machine, item: steps.append(item.instruction.mnemonic)
         runner.after = lambda machine, item: steps.append("done")
-        runner.at_barrier = lambda machine, group: barriers.append(group)
+        runner.at_barrier = lambda machine, groups: barriers.extend(groups.tolist())
 
     launch.attach.append(attach)
     launch.run()

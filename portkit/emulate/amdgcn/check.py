@@ -65,9 +65,9 @@ class Check:
             machine.observer = whole
         machine.shared_observer = shared
 
-        def at_barrier(machine: Machine, group: int) -> None:
-            whole.at_barrier(group)
-            shared.at_barrier(group)
+        def at_barrier(machine: Machine, groups: NDArray[np.int64]) -> None:
+            whole.at_barrier(groups)
+            shared.at_barrier(groups)
 
         runner.at_barrier = at_barrier
         if self.judged.plan:
@@ -87,10 +87,10 @@ class Check:
             if shared:
                 shared(access)
 
-        def at_barrier(machine: Machine, group: int) -> None:
-            loads.at_barrier(machine, group)
+        def at_barrier(machine: Machine, groups: NDArray[np.int64]) -> None:
+            loads.at_barrier(machine, groups)
             if barrier:
-                barrier(machine, group)
+                barrier(machine, groups)
 
         runner.watch, runner.before, runner.after = watch, loads.before, loads.after
         runner.machine.shared_observer, runner.at_barrier = on_access, at_barrier
@@ -135,15 +135,15 @@ class _SharedCheck(SharedCheck):
         self.may_outlast: frozenset[int] = frozenset().union(*loose.values())
         self.recent: list[_Recent] = []  # of them, those that no barrier has ended yet
 
-    def at_barrier(self, group: int) -> None:
+    def at_barrier(self, groups: NDArray[np.int64]) -> None:
         """Accesses before a barrier are in order with those behind it, but for those that are still out."""
-        super().at_barrier(group)
+        super().at_barrier(groups)
         recent, self.recent = self.recent, []
         for each in recent:
-            mine = self.machine.group[each.waves] == group
+            mine = np.isin(self.machine.group[each.waves], groups)
             out = dataclasses.replace(each.part(mine & self._outlasting(each)), outlasted=True)
             if out.at.size and self.ledger:
-                self.ledger.note_of(np.array([group]), out.use, out.at, out.size, self.tags[out.waves])
+                self.ledger.note_of(groups, out.use, out.at, out.size, self.tags[out.waves])
             self.recent.extend(left for left in (out, each.part(~mine)) if left.at.size)
 
     def _outlasting(self, recent: _Recent) -> NDArray[np.bool_]:

@@ -109,9 +109,9 @@ class DirectLoads:
         done = self.issued[machine.select] - count
         self.settled[machine.select] = np.maximum(self.settled[machine.select], done)
 
-    def at_barrier(self, machine: Machine, group: int) -> None:
-        """Show a workgroup's waves what each of them has waited for."""
-        mine = slice(group * machine.waves_per_group, (group + 1) * machine.waves_per_group)
+    def at_barrier(self, machine: Machine, groups: NDArray[np.int64]) -> None:
+        """Show workgroups' waves what each of them has waited for."""
+        mine = np.isin(machine.group, groups)
         self.shared[mine] = self.settled[mine]
 
     def on_access(self, access: Access) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from portkit.emulate.amdgcn.decode import Step
 from portkit.emulate.amdgcn.isa.control import IGNORED, ends_block
@@ -122,7 +123,7 @@ class Runner:
         self.watch: Watch | None = None
         self.before: Callable[[Machine, Compiled], None] | None = None
         self.after: Callable[[Machine, Compiled], None] | None = None
-        self.at_barrier: Callable[[Machine, int], None] | None = None
+        self.at_barrier: Callable[[Machine, NDArray[np.int64]], None] | None = None
         machine.pc[:] = code.entry
 
     def run(self) -> None:
@@ -187,10 +188,9 @@ class Runner:
         live = machine.state != ENDED
         signals = np.where(live, machine.signals, np.iinfo(np.int64).max).reshape(len(machine.groups), -1).min(axis=1)
         done = (signals > machine.passed) & (signals < np.iinfo(np.int64).max)
-        for group in np.flatnonzero(done):
-            machine.passed[group] += 1
-            if self.at_barrier:
-                self.at_barrier(machine, int(group))
+        machine.passed[done] += 1
+        if self.at_barrier and done.any():
+            self.at_barrier(machine, np.flatnonzero(done))
         freed = (machine.state == WAITING) & (machine.waits <= machine.passed[machine.group])
         machine.state[freed] = READY
         if stuck and not freed.any():

@@ -196,13 +196,13 @@ class SharedLedger(Ledger):
         self._noted: Mask = np.zeros(groups, np.bool_)  # may have accesses in the tags
         self._wrote: Mask = np.zeros(groups, np.bool_)  # may have writes there
 
-    def at_barrier(self, group: int) -> None:
-        """Order what a workgroup did before what comes."""
-        if self._noted[group]:
+    def at_barrier(self, groups: Agents) -> None:
+        """Order what workgroups did before what comes."""
+        for group in groups[self._noted[groups]].tolist():
             self.forget(group * self.stride, (group + 1) * self.stride)
-            self._noted[group] = self._wrote[group] = False
+        self._noted[groups] = self._wrote[groups] = False
         if self.kept:
-            self._passed[group] = True
+            self._passed[groups] = True
             if not (self._reading & ~self._passed).any():
                 self._drop()
 

@@ -118,10 +118,12 @@ class GlobalCheck:
         self.group_of_wave: NDArray[np.int64] = numbers[self.group]
         self.wave: NDArray[np.int64] = np.arange(len(self.group)) % waves_per_group
         self.epochs: NDArray[np.int64] = np.zeros(len(groups), np.int64)  # barriers that have completed
+        self._tags: NDArray[np.int64] | None = None  # of all waves; None: a barrier has changed them
 
-    def at_barrier(self, group: int) -> None:
-        """What a workgroup did before comes before what it does from here on."""
-        self.epochs[group] += 1
+    def at_barrier(self, groups: NDArray[np.int64]) -> None:
+        """What workgroups did before comes before what they do from here on."""
+        self.epochs[groups] += 1
+        self._tags = None
 
     def __call__(self, access: Access) -> None:
         """Judge an access that is about to be made."""
@@ -146,14 +148,16 @@ class GlobalCheck:
         where = self.memory.containing(int(access.at.min()))
         if where is None or int(access.at.max()) >= where.end:
             return
-        tags = access.spread(self._tags())
+        tags = access.spread(self._of_waves())
         conflict = races.note(use, where, access.at - where.start, access.size, tags, values_of(access, self.memory))
         if conflict:
             self._race(access, where, conflict)
 
-    def _tags(self) -> NDArray[np.int64]:
-        """Of all waves of the chunk."""
-        return global_tags(self.group_of_wave, self.epochs[self.group], self.wave)
+    def _of_waves(self) -> NDArray[np.int64]:
+        """Tags of all waves of the chunk."""
+        if self._tags is None:
+            self._tags = global_tags(self.group_of_wave, self.epochs[self.group], self.wave)
+        return self._tags
 
     def _race(self, access: Access, where: Allocation, conflict: Conflict) -> None:
         place = access.place(conflict.which)
@@ -187,10 +191,10 @@ class SharedCheck:
         self.tags: NDArray[np.int32] = np.arange(waves, dtype=np.int32) % waves_per_group + 1
         shared.follow_writes()
 
-    def at_barrier(self, group: int) -> None:
+    def at_barrier(self, groups: NDArray[np.int64]) -> None:
         """Accesses before a barrier are in order with those behind it."""
         if self.ledger:
-            self.ledger.at_barrier(group)
+            self.ledger.at_barrier(groups)
 
     def settle(self, start: int, end: int) -> None:
         """An asynchronous operation on a range has ended, and who waits for that comes behind it."""

@@ -64,11 +64,11 @@ class Check:
         machine.shared_observer = shared if len(observers) == 1 else _all_of(observers)
         machine.mbarrier_observer = made if warps > 1 else None
 
-        def synchronised(group: int) -> None:
-            whole.at_barrier(group)
-            shared.at_barrier(group)
-            made.ledger.at_barrier(group)
-            lanes.at_barrier(group)
+        def synchronised(groups: NDArray[np.int64]) -> None:
+            whole.at_barrier(groups)
+            shared.at_barrier(groups)
+            made.ledger.at_barrier(groups)
+            lanes.at_barrier(groups)
 
         def settled(start: int, end: int) -> None:
             shared.settle(start, end)
@@ -126,11 +126,11 @@ class Lanes:
         self.shared = shared
         self.ledger = LaneLedger(shared.shared.bytes.size)
         self.epochs: NDArray[np.int64] = np.zeros(machine.threads // LANES, np.int64)
-        self.warps = machine.per_group // LANES
+        self._by_block = self.epochs.reshape(len(machine.groups), -1)
 
-    def at_barrier(self, group: int) -> None:
-        """What a block did before comes before what it does from here on."""
-        self.epochs[group * self.warps : (group + 1) * self.warps] += 1
+    def at_barrier(self, groups: NDArray[np.int64]) -> None:
+        """What blocks did before comes before what they do from here on."""
+        self._by_block[groups] += 1
 
     def meet(self, warps: NDArray[np.int64]) -> None:
         """The same of warps."""

@@ -139,7 +139,8 @@ class Machine:
         self.per_group, self.threads, self.poison = per_group, per_group * len(groups), poison
         self.rows = Views(_register_files(program, self.threads, poison))
         self.every: Threads = np.arange(self.threads)
-        self.group: NDArray[np.int64] = np.repeat(np.arange(len(groups)), per_group)
+        self.every_group: NDArray[np.int64] = np.arange(len(groups))
+        self.group: NDArray[np.int64] = np.repeat(self.every_group, per_group)
         self.shared = SharedMemory(len(groups), shared_bytes, poison)
         self.shared_base: Offsets = self.group * self.shared.stride
         self.local = SharedMemory(self.threads, program.local_bytes, poison)
@@ -153,8 +154,8 @@ class Machine:
         self.observer: Observer | None = None
         self.shared_observer: Observer | None = None
         self.mbarrier_observer: Observer | None = None
-        self.synchronised: Callable[[int], None] | None = None
-        self.gathered: Callable[[int, Threads | None], None] | None = None  # a barrier of a block's threads, or of all
+        self.synchronised: Callable[[Threads], None] | None = None  # blocks that have passed a barrier
+        self.gathered: Callable[[Threads, Threads | None], None] | None = None  # of blocks; threads of one, or all
         self.lanes_synchronised: Callable[[Threads], None] | None = None  # by their warps within the chunk
         self.settled: Callable[[int, int], None] | None = None  # bytes of shared memory, of an operation that ended
         self.addresses: dict[str, int] = {}  # of variables in global memory, and of parameters

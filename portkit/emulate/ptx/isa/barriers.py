@@ -95,11 +95,9 @@ class Barriers:
         mine = (here & done[:, None]).reshape(-1)
         machine.state[mine], self.number[mine] = READY, -1
         if machine.synchronised:
-            for group in np.flatnonzero(done).tolist():
-                machine.synchronised(group)
+            machine.synchronised(np.flatnonzero(done))
         if machine.gathered:
-            for group in np.flatnonzero(done).tolist():
-                machine.gathered(group, None)
+            machine.gathered(np.flatnonzero(done), None)
         return bool(done.any())
 
     def _complete_one(self, group: int, number: int, waiting: Array) -> bool:
@@ -114,9 +112,9 @@ class Barriers:
         self.arrived[group, number] = 0
         machine.state[mine] = READY
         if machine.synchronised:
-            machine.synchronised(group)
+            machine.synchronised(np.array([group]))
         if machine.gathered:
-            machine.gathered(group, np.flatnonzero(mine) if alone else None)
+            machine.gathered(np.array([group]), np.flatnonzero(mine) if alone else None)
         reduction = self.reductions.get(int(self.at[mine][0]))
         if reduction:
             result = reduction.function(self.value[mine])
@@ -176,11 +174,9 @@ def _waiting(decoder: Decoder, numbers: Read, needed: Read) -> Step:
 def _pass(machine: Machine) -> None:
     """All threads are there."""
     if machine.synchronised:
-        for group in range(len(machine.groups)):
-            machine.synchronised(group)
+        machine.synchronised(machine.every_group)
     if machine.gathered:
-        for group in range(len(machine.groups)):
-            machine.gathered(group, None)
+        machine.gathered(machine.every_group, None)
 
 
 def _for_guarded(decoder: Decoder, action: Step) -> Step:

@@ -200,12 +200,12 @@ class Flights:
             unseen = self._unseen[part]
             unseen[mine[unseen & _THREAD] | (unseen >> _BARRIERS < self._passed[group])] = 0
 
-    def synchronised(self, group: int) -> None:
-        """A block has passed a barrier."""
-        self._passed[group] += 1
+    def synchronised(self, groups: NDArray[np.int64]) -> None:
+        """Blocks have passed a barrier."""
+        self._passed[groups] += 1
         self._tags = None
         if self._ordered:
-            self._ordered(group)
+            self._ordered(groups)
 
     def wrote_generic(self, units: Offsets, threads: Threads) -> None:
         """Threads have written units, which the async proxy sees behind a fence."""

@@ -71,10 +71,12 @@ class Landings:
         lacking, bit = self._lacking[part], self._bits(np.array([thread]))[0]
         return np.flatnonzero((lacking != 0) & (lacking & bit == 0)) + part.start
 
-    def gathered(self, group: int, threads: Threads | None) -> None:
-        """Threads of a block, or all, have met at a barrier: each knows what one of them knew."""
-        if group not in self._open:
-            return
+    def gathered(self, groups: NDArray[np.int64], threads: Threads | None) -> None:
+        """Threads of one block, or all of some, have met at a barrier: each knows what one of them knew."""
+        for group in self._open.intersection(groups.tolist()) if self._open else ():
+            self._met(group, threads)
+
+    def _met(self, group: int, threads: Threads | None) -> None:
         lacking = self._lacking[self._part(group)]
         if threads is None:
             lacking[:] = 0

@@ -165,7 +165,7 @@ class MemoryBarriers:
         barrier.tells, barrier.told = barrier.told, []
         orders, barrier.orders = barrier.orders, False
         if self.machine.synchronised and orders:
-            self.machine.synchronised(int(self.machine.group[thread]))
+            self.machine.synchronised(self.machine.group[thread : thread + 1])
         self.machine.wake()
 
     def owe(self, barrier: Barrier, delivery: Delivery) -> None:

@@ -135,11 +135,12 @@ class TensorMemory:
         self.blocks = [_Block() for _ in machine.groups]
         self._ordered, machine.synchronised = machine.synchronised, self.synchronised
 
-    def synchronised(self, group: int) -> None:
-        """A block has passed a barrier."""
-        self.blocks[group].ended.clear()
+    def synchronised(self, groups: NDArray[np.int64]) -> None:
+        """Blocks have passed a barrier."""
+        for group in groups.tolist():
+            self.blocks[group].ended.clear()
         if self._ordered:
-            self._ordered(group)
+            self._ordered(groups)
 
     # -- words
 
