@@ -10,8 +10,9 @@ import numpy as np
 from assembly import edge_rows, execute, kernel, names_of
 
 from portkit.emulate import Options, in_every_order, run
-from portkit.emulate.core.checker import MANY, GlobalRaces, Ledger, Use, Values, agent_of, global_tags, group_of
+from portkit.emulate.core.checker import MANY, Ledger, Use, Values, agent_of, global_tags, group_of
 from portkit.emulate.core.memory import Allocation
+from portkit.emulate.core.races import GlobalRaces
 
 LOAD = {"gfx942": "global_load_dword", "gfx1100": "global_load_b32", "gfx1201": "global_load_b32"}
 SCALAR_LOAD = {"gfx942": "s_load_dword", "gfx1100": "s_load_b32", "gfx1201": "s_load_b32"}

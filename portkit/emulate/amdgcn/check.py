@@ -15,9 +15,10 @@ from portkit.emulate.amdgcn.execute import Block, Code, Runner
 from portkit.emulate.amdgcn.machine import Access, Machine
 from portkit.emulate.amdgcn.swaps import guesses
 from portkit.emulate.amdgcn.waits import missing_waits
-from portkit.emulate.core.checker import Conflict, SharedLedger, Use
+from portkit.emulate.core.checker import Conflict, Use
 from portkit.emulate.core.findings import Finding, Kind
 from portkit.emulate.core.memory import Memory
+from portkit.emulate.core.races import SharedLedger
 from portkit.emulate.core.watch import DONE, GlobalCheck, GlobalWatch, SharedCheck, verb_of
 from portkit.emulate.core.watch import Access as Watched
 

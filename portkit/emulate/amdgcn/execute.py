@@ -123,6 +123,7 @@ class Runner:
         self.watch: Watch | None = None
         self.before: Callable[[Machine, Compiled], None] | None = None
         self.after: Callable[[Machine, Compiled], None] | None = None
+        self.closing: list[Callable[[], None]] = []  # called when the chunk has run, or can't go on
         self.at_barrier: Callable[[Machine, NDArray[np.int64]], None] | None = None
         machine.pc[:] = code.entry
 

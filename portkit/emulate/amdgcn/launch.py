@@ -252,7 +252,9 @@ class Launch(KernelLaunch[Code, Runner, Judged]):
         return Runner(self.code, machine, schedule, self.meter)
 
     def _checker(self, judged: Judged) -> Callable[[Runner], None]:
-        return Check(judged, self.memory, self.grid, self.own_end).attach
+        check = Check(judged, self.memory, self.grid, self.own_end)
+        self.closing.append(check.launch.settle)
+        return check.attach
 
     @property
     def lanes(self) -> int:

@@ -77,6 +77,13 @@ class Access:
         """Who makes access number ``which``."""
         return self.machine.place(which, self.active)
 
+    lasts = everyone = False
+    """It is asked at once: other waves are selected later."""
+
+    def placing(self) -> Callable[[int], Place]:
+        """As ``place``."""
+        return self.place
+
     @property
     def lanes(self) -> NDArray[np.int64]:
         """Lane of each access."""

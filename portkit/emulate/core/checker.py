@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from portkit.emulate.core.bytestore import Bytes, Offsets, low_bits
-from portkit.emulate.core.memory import Allocation
 
 Agents: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 Tags: TypeAlias = NDArray[Any]
-
-KEPT = 1 << 22
-"""Reads of an allocation that are kept unjudged, about."""
 
 WIDEST = 16
 """Bytes of the widest access of a lane."""
@@ -177,69 +173,6 @@ class Ledger:
         return Conflict(which * place.shape[0] // place.size, byte, other, use)
 
 
-class SharedLedger(Ledger):
-    """Who touched shared memory since the last barrier of each workgroup.
-
-    Reads are kept unjudged as long as nothing is written: mostly a barrier comes first.
-
-    Args:
-        groups: workgroups, one range of memory behind the other.
-        stride: bytes of each.
-    """
-
-    def __init__(self, groups: int, stride: int) -> None:
-        super().__init__(groups * stride)
-        self.stride = stride
-        self.kept: list[tuple[Offsets, int, Tags]] = []
-        self._reading: Mask = np.zeros(groups, np.bool_)  # have reads that are kept
-        self._passed: Mask = np.zeros(groups, np.bool_)  # a barrier, since the first of them
-        self._noted: Mask = np.zeros(groups, np.bool_)  # may have accesses in the tags
-        self._wrote: Mask = np.zeros(groups, np.bool_)  # may have writes there
-
-    def at_barrier(self, groups: Agents) -> None:
-        """Order what workgroups did before what comes."""
-        for group in groups[self._noted[groups]].tolist():
-            self.forget(group * self.stride, (group + 1) * self.stride)
-        self._noted[groups] = self._wrote[groups] = False
-        if self.kept:
-            self._passed[groups] = True
-            if not (self._reading & ~self._passed).any():
-                self._drop()
-
-    def note_of(
-        self, groups: NDArray[np.int64], use: Use, at: Offsets, size: int, agents: Agents, values: Values | None = None
-    ) -> Conflict | None:
-        """As ``note``, of accesses by some workgroups."""
-        if use is Use.READ and not self._wrote[groups].any() and len(self.kept) * at.size < KEPT:
-            if self._passed[groups].any():
-                self._settle()
-            self.kept.append((at, size, agents))
-            self._reading[groups] = True
-            return None
-        self._settle()
-        self._noted[groups] = True
-        if use is not Use.READ:
-            self._wrote[groups] = True
-        return self.note(use, at, size, agents, values)
-
-    def forget_range(self, start: int, end: int) -> None:
-        """Order everything in a range before what comes, reads that are kept among it."""
-        self._settle()
-        self.forget(start, end)
-
-    def _settle(self) -> None:
-        """Note what is kept, but for reads that a barrier has put in order since."""
-        self._noted |= self._reading
-        for at, size, agents in self.kept:
-            left = ~self._passed[at // self.stride]
-            self.note(Use.READ, at[left], size, agents[left])
-        self._drop()
-
-    def _drop(self) -> None:
-        self.kept.clear()
-        self._reading[:] = self._passed[:] = False
-
-
 _GROUP, _EPOCH = 32, 8
 """Places of a workgroup and of its epoch in a tag; an agent of a workgroup has the bits below."""
 
@@ -256,6 +189,16 @@ def global_tags(groups: Agents, epochs: Agents, agents: Agents) -> Agents:
         agents: number of the wave within it, below ``SEVERAL``.
     """
     return ((groups + 1) << _GROUP) | (epochs << _EPOCH) | agents
+
+
+def groups_of(tags: Agents) -> Agents:
+    """Workgroups of tags of single ones."""
+    return (tags >> _GROUP) - 1
+
+
+def agents_of(tags: Agents) -> Agents:
+    """Workgroup and wave of tags of global memory, whatever their epochs."""
+    return (tags >> _GROUP << _EPOCH) | (tags & SEVERAL)
 
 
 def group_of(tag: int) -> int | None:
@@ -291,23 +234,6 @@ class GlobalLedger(Ledger):
         return np.where((tags == 0) | ((tags >> _GROUP) == (own >> _GROUP)), one_group, MANY)
 
 
-class LaneLedger(Ledger):
-    """Who touched shared memory, by wave, epoch and lane: synchronisations of a wave order its lanes.
-
-    Accesses of several waves are no affair of this one.
-    """
-
-    dtype: DTypeLike = np.int64
-
-    def apart(self, tags: Tags, own: Tags) -> Mask:
-        """Of another lane of the same wave, with no synchronisation since."""
-        return np.asarray((tags != own) & ((tags | SEVERAL) == (own | SEVERAL)))
-
-    def together(self, tags: Tags, own: Tags) -> Tags:
-        """What came before a synchronisation, and what other waves did, is forgotten."""
-        return np.where(self.apart(tags, own), own | SEVERAL, own)
-
-
 def lane_tags(waves: Agents, epochs: Agents, lanes: Agents) -> Agents:
     """Tags of accesses by lanes, above 0.
 
@@ -317,53 +243,3 @@ def lane_tags(waves: Agents, epochs: Agents, lanes: Agents) -> Agents:
         lanes: below ``SEVERAL``.
     """
     return ((waves + 1) << _GROUP) | (epochs << _EPOCH) | lanes
-
-
-@dataclass
-class GlobalRaces:
-    """Races in global memory.
-
-    Reads of an allocation are only kept, and judged once the kernel writes to it, or never: most of what a kernel
-    reads it does not write. Workgroups that used an atomic are taken to be ordered by it, as by a lock or a counter.
-
-    Args:
-        workgroups: of the launch.
-    """
-
-    workgroups: int
-    ledgers: dict[str, Ledger] = field(default_factory=dict)
-    kept: dict[str, list[tuple[Offsets, int, Agents]]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.synchronised: Mask = np.zeros(self.workgroups, np.bool_)
-
-    def note(
-        self, use: Use, where: Allocation, at: Offsets, size: int, tags: Agents, values: Values | None = None
-    ) -> Conflict | None:
-        """As ``Ledger.note``, with offsets into the allocation."""
-        if use is Use.ATOMIC:
-            self.synchronised[(tags >> _GROUP) - 1] = True
-        if use is Use.READ and where.name not in self.ledgers:
-            self._keep(where, at, size, tags)
-            return None
-        return self._unordered(self._ledger(where).note(use, at, size, tags, values), tags)
-
-    def _keep(self, where: Allocation, at: Offsets, size: int, tags: Agents) -> None:
-        reads = self.kept.setdefault(where.name, [])
-        reads.append((at, size, tags))
-        if len(reads) * at.size > KEPT:
-            self._ledger(where)
-
-    def _ledger(self, where: Allocation) -> Ledger:
-        if where.name not in self.ledgers:
-            ledger = self.ledgers[where.name] = GlobalLedger(where.size)
-            for at, size, tags in self.kept.pop(where.name, []):
-                ledger.note(Use.READ, at, size, tags)
-        return self.ledgers[where.name]
-
-    def _unordered(self, conflict: Conflict | None, tags: Agents) -> Conflict | None:
-        if conflict is None or not self.synchronised.any():
-            return conflict
-        mine, other = group_of(int(tags[conflict.which])), group_of(conflict.other)
-        ordered = self.synchronised[mine] and (other is None or self.synchronised[other])
-        return None if ordered else conflict

@@ -99,6 +99,8 @@ class Memory(FollowedStore):
         self._starts = np.array([item.start for item in self.allocations], np.int64)
         self._ends = np.array([item.end for item in self.allocations], np.int64)
         self._last = (0, 0)  # start and size of the allocation that was met last
+        self._where: Allocation | None = None  # that one
+        self._met: Offsets | None = None  # accesses that lie in it
         self._fill(contents)
 
     def _fill(self, contents: list[Contents]) -> None:
@@ -141,15 +143,25 @@ class Memory(FollowedStore):
         start, room = self._last
         furthest = np.maximum.reduce((at - start).view(np.uint64), axis=None)  # what lies before it is huge
         if int(furthest) + size <= room:
+            self._met = at
             return None
+        self._met = None
         low, high = int(at.min()), int(at.max())
         place = int(np.searchsorted(self._starts, low, "right")) - 1
         if place >= 0 and high + size <= self._ends[place]:
-            self._last = self.allocations[place].start, self.allocations[place].size
+            where = self.allocations[place]
+            self._last, self._where, self._met = (where.start, where.size), where, at
             return None
         places = np.searchsorted(self._starts, at, "right") - 1
         bad = (places < 0) | (at + size > self._ends[np.maximum(places, 0)])
         return int(np.argmax(bad)) if bad.any() else None
+
+    def holding(self, at: Offsets) -> Allocation | None:
+        """The allocation in which all accesses begin; None: there are several, or none."""
+        if at is self._met:  # as mostly: nobody asked for the bounds of others since
+            return self._where
+        where = self.containing(int(at.min()))
+        return where if where and int(at.max()) < where.end else None
 
     def nearest(self, at: int) -> Allocation | None:
         """The allocation whose bounds are nearest to an offset."""

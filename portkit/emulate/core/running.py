@@ -75,6 +75,8 @@ class _Runner(Protocol):
 
     @property
     def machine(self) -> _Machine: ...
+    @property
+    def closing(self) -> Sequence[Callable[[], None]]: ...
     def run(self) -> None: ...
     def starvation(self) -> Finding: ...
 
@@ -135,6 +137,7 @@ class KernelLaunch(ABC, Generic[CodeT, RunnerT, JudgedT]):
         self.meter = Meter(options.budget)
         self.done = 0
         self.attach: list[Callable[[RunnerT], None]] = []  # called for each chunk before it runs
+        self.closing: list[Callable[[], list[Finding]]] = []  # called when all have run, and give what that tells
         self.buffers, self.own_end = self._allocate()
 
     # -- what an instruction set says
@@ -199,6 +202,8 @@ class KernelLaunch(ABC, Generic[CodeT, RunnerT, JudgedT]):
                 for start in range(0, len(order), per_chunk):
                     self._run_chunk(order[start : start + per_chunk], schedule)
         finally:
+            for close in self.closing:
+                self.findings.extend(close())
             self.buffers.write_back()
 
     def run_checked(self, judged: JudgedT) -> None:
@@ -251,6 +256,8 @@ class KernelLaunch(ABC, Generic[CodeT, RunnerT, JudgedT]):
             self.findings.append(where)
             raise OverBudget(f"{where}; does the kernel end?") from over
         finally:
+            for close in runner.closing:
+                close()
             self.findings.extend(runner.machine.findings.values())
 
 

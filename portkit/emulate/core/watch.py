@@ -7,26 +7,19 @@ at each barrier.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.core.bytestore import Bytes, ByteStore, Offsets, Words
-from portkit.emulate.core.checker import (
-    MANY,
-    Conflict,
-    GlobalRaces,
-    SharedLedger,
-    Use,
-    Values,
-    agent_of,
-    global_tags,
-    group_of,
-)
-from portkit.emulate.core.findings import Finding, Kind, Place, Site
+from portkit.emulate.core.checker import MANY, Conflict, Use, Values, agent_of, global_tags, group_of
+from portkit.emulate.core.findings import Finding, Kind, Place, Site, keep
+from portkit.emulate.core.late import Kept
 from portkit.emulate.core.launch import Grid
 from portkit.emulate.core.memory import Allocation, Memory
+from portkit.emulate.core.races import GlobalRaces, SharedLedger
 from portkit.emulate.core.shared import SharedMemory
 
 Note = Callable[[Finding], None]
@@ -69,6 +62,26 @@ class Access(Protocol):
     def place(self, which: int) -> Place:
         """Who makes access number ``which``."""
 
+    @property
+    def lasts(self) -> bool:
+        """Whether it may be asked later what it is."""
+
+    @property
+    def everyone(self) -> bool:
+        """Whether all lanes of the chunk make it."""
+
+    def placing(self) -> Callable[[int], Place]:
+        """As ``place``, of an access that lasts, even when its chunk is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """What a finding says of an access to global memory."""
+
+    site: Site
+    use: Use
+    place: Callable[[int], Place]
+
 
 class GlobalWatch:
     """What all chunks of a launch have in common about global memory.
@@ -83,7 +96,8 @@ class GlobalWatch:
     def __init__(self, memory: Memory, grid: Sequence[int], own: int, guesses: frozenset[int] = frozenset()) -> None:
         self.memory, self.own, self.guesses = memory, own, guesses
         self.grid = (*grid, 1, 1)[:3]
-        self.races = GlobalRaces(int(np.prod(self.grid)))
+        self.races = GlobalRaces(int(np.prod(self.grid)), self._found)
+        self.findings: dict[tuple[Kind, int], Finding] = {}
 
     def number(self, group: Grid) -> int:
         """A workgroup's number within the launch."""
@@ -95,6 +109,29 @@ class GlobalWatch:
         rest, x = divmod(number, self.grid[0])
         z, y = divmod(rest, self.grid[1])
         return x, y, z
+
+    def settle(self) -> list[Finding]:
+        """What is only found now that the launch has ended."""
+        self.races.settle()
+        return list(self.findings.values())
+
+    def _found(self, touch: _Touch, where: Allocation, conflict: Conflict) -> None:
+        keep(self.findings, self.race(touch, where, conflict))
+
+    def race(self, touch: _Touch, where: Allocation, conflict: Conflict) -> Finding:
+        """What two accesses to one byte are."""
+        place = touch.place(conflict.which)
+        own = self.number(place.workgroup)
+        by = self._other(conflict.other, own)
+        message = f"{VERBS[touch.use]} {where.name}[{conflict.byte}], which {by} {DONE[conflict.use]}, in no order"
+        kind = Kind.WORKGROUP_RACE if group_of(conflict.other) == own else Kind.GLOBAL_RACE
+        return Finding(kind, message, touch.site, place, conflict.byte, where.name)
+
+    def _other(self, tag: int, own: int) -> str:
+        group, wave = group_of(tag), agent_of(tag)
+        if group != own:
+            return "several workgroups" if group is None else f"workgroup {self.workgroup(group)}"
+        return "several waves of its own" if wave is None else f"wave {wave} of its own"
 
     def needed(self, waves_per_group: int) -> bool:
         """Whether there is anything to judge."""
@@ -145,33 +182,24 @@ class GlobalCheck:
 
     def _races(self, races: GlobalRaces, use: Use, access: Access) -> None:
         """Accesses to more than one allocation at once are rare, and left unjudged."""
-        where = self.memory.containing(int(access.at.min()))
-        if where is None or int(access.at.max()) >= where.end:
+        where = self.memory.holding(access.at)
+        if where is None:
             return
-        tags = access.spread(self._of_waves())
-        conflict = races.note(use, where, access.at - where.start, access.size, tags, values_of(access, self.memory))
+        tags, at = access.spread(self._of_waves()), access.at - where.start
+        if use is not Use.ATOMIC and access.lasts:
+            words = access.words if use is Use.WRITE else None
+            touch = _Touch(access.site, use, access.placing())
+            if races.keep(use, where, at, access.size, tags, words, touch):
+                return
+        conflict = races.note(use, where, at, access.size, tags, values_of(access, self.memory))
         if conflict:
-            self._race(access, where, conflict)
+            self.note(self.launch.race(_Touch(access.site, use_of(access), access.place), where, conflict))
 
     def _of_waves(self) -> NDArray[np.int64]:
         """Tags of all waves of the chunk."""
         if self._tags is None:
             self._tags = global_tags(self.group_of_wave, self.epochs[self.group], self.wave)
         return self._tags
-
-    def _race(self, access: Access, where: Allocation, conflict: Conflict) -> None:
-        place = access.place(conflict.which)
-        own = self.launch.number(place.workgroup)
-        by = self._other(conflict.other, own)
-        message = f"{verb_of(access)} {where.name}[{conflict.byte}], which {by} {DONE[conflict.use]}, in no order"
-        kind = Kind.WORKGROUP_RACE if group_of(conflict.other) == own else Kind.GLOBAL_RACE
-        self.note(Finding(kind, message, access.site, place, conflict.byte, where.name))
-
-    def _other(self, tag: int, own: int) -> str:
-        group, wave = group_of(tag), agent_of(tag)
-        if group != own:
-            return "several workgroups" if group is None else f"workgroup {self.launch.workgroup(group)}"
-        return "several waves of its own" if wave is None else f"wave {wave} of its own"
 
 
 class SharedCheck:
@@ -186,7 +214,7 @@ class SharedCheck:
     def __init__(self, shared: SharedMemory, waves_per_group: int, note: Note) -> None:
         self.shared, self.note = shared, note
         waves = shared.groups * waves_per_group
-        self.ledger = SharedLedger(shared.groups, shared.stride) if waves_per_group > 1 else None
+        self.ledger = SharedLedger(shared.groups, shared.stride, self.race) if waves_per_group > 1 else None
         self.group: NDArray[np.int64] = np.repeat(np.arange(shared.groups), waves_per_group)
         self.tags: NDArray[np.int32] = np.arange(waves, dtype=np.int32) % waves_per_group + 1
         shared.follow_writes()
@@ -212,7 +240,23 @@ class SharedCheck:
         if self.ledger:
             self._order(self.ledger, use, access)
 
+    def ended(self) -> None:
+        """Judge what is left: the chunk has ended."""
+        if self.ledger:
+            self.ledger.settle()
+
+    def kept(self, ledger: SharedLedger, use: Use, access: Access, words: Words | None = None) -> bool:
+        """Whether an access is kept, to be judged later."""
+        if not access.lasts:
+            return False
+        groups = slice(None) if access.everyone else access.spread(self.group)
+        item = Kept(use, access.at, access.size, lambda: access.spread(self.tags), words, access)
+        return ledger.keep(item, groups)
+
     def _order(self, ledger: SharedLedger, use: Use, access: Access) -> None:
+        words = access.words if use is Use.WRITE else None
+        if (words is not None or use is not Use.WRITE) and self.kept(ledger, use, access, words):
+            return
         groups, tags = access.spread(self.group), access.spread(self.tags)
         conflict = ledger.note_of(groups, use, access.at, access.size, tags, values_of(access, self.shared))
         if conflict:
@@ -229,6 +273,9 @@ class SharedCheck:
         self.note(Finding(kind, message, access.site, access.place(which), byte % self.shared.stride, "shared"))
 
 
+VERBS = {Use.READ: "reads", Use.WRITE: "writes", Use.ATOMIC: "changes by an atomic"}
+"""What an access does, in words."""
+
 DONE = {Use.READ: "read", Use.WRITE: "wrote", Use.ATOMIC: "changed by an atomic"}
 """What an earlier access did, in words."""
 
@@ -242,7 +289,7 @@ def use_of(access: Access) -> Use:
 
 def verb_of(access: Access) -> str:
     """The same, in words."""
-    return {Use.READ: "reads", Use.WRITE: "writes", Use.ATOMIC: "changes by an atomic"}[use_of(access)]
+    return VERBS[use_of(access)]
 
 
 def values_of(access: Access, store: ByteStore) -> Values | None:

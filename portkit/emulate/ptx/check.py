@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from portkit.emulate.core.checker import MANY, LaneLedger, SharedLedger, Use, agent_of, lane_tags
+from portkit.emulate.core.checker import MANY, Conflict, Use, agent_of, lane_tags
 from portkit.emulate.core.findings import Finding, Kind
+from portkit.emulate.core.late import Kept
 from portkit.emulate.core.memory import Memory
+from portkit.emulate.core.races import LaneLedger, SharedLedger
 from portkit.emulate.core.watch import DONE, GlobalCheck, GlobalWatch, SharedCheck, use_of, values_of, verb_of
 from portkit.emulate.ptx.definitions import unwritten_reads
 from portkit.emulate.ptx.execute import Block, Code, Runner
@@ -72,8 +74,9 @@ class Check:
 
         def settled(start: int, end: int) -> None:
             shared.settle(start, end)
-            lanes.ledger.forget(start, end)
+            lanes.ledger.forget_range(start, end)
 
+        runner.closing += [shared.ended, made.ledger.settle, lanes.ledger.settle]
         machine.synchronised, machine.settled, machine.lanes_synchronised = synchronised, settled, lanes.meet
 
     def _on_block(self, machine: Machine, block: Block) -> None:
@@ -124,31 +127,47 @@ class Lanes:
 
     def __init__(self, machine: Machine, shared: SharedCheck) -> None:
         self.shared = shared
-        self.ledger = LaneLedger(shared.shared.bytes.size)
         self.epochs: NDArray[np.int64] = np.zeros(machine.threads // LANES, np.int64)
-        self._by_block = self.epochs.reshape(len(machine.groups), -1)
+        self.ledger = LaneLedger(shared.shared.bytes.size, self.epochs.size, self._found)
+        self._of_block = np.arange(self.epochs.size).reshape(len(machine.groups), -1)
 
     def at_barrier(self, groups: NDArray[np.int64]) -> None:
         """What blocks did before comes before what they do from here on."""
-        self._by_block[groups] += 1
+        self._order(self._of_block[groups].reshape(-1))
 
     def meet(self, warps: NDArray[np.int64]) -> None:
-        """The same of warps."""
-        self.epochs[np.unique(warps)] += 1
+        """The same of warps, which may stand there more than once."""
+        self._order(np.unique(warps))
+
+    def _order(self, warps: NDArray[np.int64]) -> None:
+        self.epochs = self.epochs.copy()  # accesses that are kept have that of their time
+        self.epochs[warps] += 1
+        self.ledger.at_barrier(warps)
 
     def __call__(self, access: Access) -> None:
         """Judge an access that is about to be made."""
-        warps = access.threads // LANES
-        tags = lane_tags(warps, self.epochs[warps], access.threads % LANES)
-        use, values = use_of(access), values_of(access, self.shared.shared)
-        conflict = self.ledger.note(use, access.at, access.size, tags, values) if access.at.size else None
+        if not access.at.size:
+            return
+        use, warps, epochs = use_of(access), access.threads // LANES, self.epochs
+
+        def tags() -> NDArray[np.int64]:
+            return lane_tags(warps, epochs[warps], access.threads % LANES)
+
+        words = access.words if use is Use.WRITE else None
+        if (words is not None or use is not Use.WRITE) and self.ledger.keep(
+            Kept(use, access.at, access.size, tags, words, access), warps
+        ):
+            return
+        values = values_of(access, self.shared.shared)
+        conflict = self.ledger.note_of(warps, use, access.at, access.size, tags(), values)
         if conflict:
-            other = agent_of(conflict.other)
-            by = "other lanes" if other is None else f"lane {other}"
-            message = (
-                f"{verb_of(access)} a byte that {by} of its warp {DONE[conflict.use]}, with no bar.warp.sync between"
-            )
-            self.shared.found(Kind.SHARED_RACE, message, access, conflict.which, conflict.byte)
+            self._found(access, conflict)
+
+    def _found(self, access: Access, conflict: Conflict) -> None:
+        other = agent_of(conflict.other)
+        by = "other lanes" if other is None else f"lane {other}"
+        message = f"{verb_of(access)} a byte that {by} of its warp {DONE[conflict.use]}, with no bar.warp.sync between"
+        self.shared.found(Kind.SHARED_RACE, message, access, conflict.which, conflict.byte)
 
 
 class MadeAndEnded:
@@ -163,15 +182,19 @@ class MadeAndEnded:
 
     def __init__(self, shared: SharedCheck) -> None:
         self.shared = shared
-        self.ledger = SharedLedger(shared.shared.groups, shared.shared.stride)
+        self.ledger = SharedLedger(shared.shared.groups, shared.shared.stride, self._found)
 
     def __call__(self, access: Access) -> None:
         """Judge the use of mbarriers, as ``atomic``, or that they are made or ended."""
-        groups, tags = access.spread(self.shared.group), access.spread(self.shared.tags)
         use = Use.ATOMIC if access.atomic else Use.WRITE
-        conflict = self.ledger.note_of(groups, use, access.at, access.size, tags)
-        if conflict is None:
+        if self.shared.kept(self.ledger, use, access):
             return
+        groups, tags = access.spread(self.shared.group), access.spread(self.shared.tags)
+        conflict = self.ledger.note_of(groups, use, access.at, access.size, tags)
+        if conflict:
+            self._found(access, conflict)
+
+    def _found(self, access: Access, conflict: Conflict) -> None:
         other = "several warps" if conflict.other == MANY else f"warp {conflict.other - 1}"
         verbs = ("uses", "made or ended") if access.atomic else ("makes or ends", "used")
         message = f"{verbs[0]} an mbarrier that {other} {verbs[1]}, with no barrier between"

@@ -126,6 +126,7 @@ class Runner:
     def __init__(self, code: Code, machine: Machine, schedule: Schedule, meter: Meter) -> None:
         self.code, self.machine, self.schedule, self.meter = code, machine, schedule, meter
         self.watch: Callable[[Machine, Block], None] | None = None  # called before a block runs
+        self.closing: list[Callable[[], None]] = []  # called when the chunk has run, or can't go on
         machine.patient = code.locks
         machine.go(code.entry)
 

@@ -7,7 +7,7 @@ common case, when ``select`` is a full slice and nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -70,6 +70,18 @@ class Views(dict[Type, list[Array]]):
         return self._whole[kind]
 
 
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Where the threads of a chunk stand."""
+
+    groups: Sequence[Grid]  # ids of its blocks
+    per_group: int  # threads
+
+    def place(self, thread: int) -> Place:
+        """A thread as findings name it."""
+        return Place(self.groups[thread // self.per_group], thread % self.per_group // LANES, thread % LANES)
+
+
 @dataclass(eq=False, slots=True)
 class Access:
     """Bytes that one instruction touches, as a checker sees them; nobody changes it.
@@ -86,6 +98,14 @@ class Access:
     atomic: bool = False
     words: Words | None = None  # of a write that is not atomic, one row an access
 
+    lasts = True
+    """Nobody changes it."""
+
+    @property
+    def everyone(self) -> bool:
+        """Whether each thread of the chunk makes one."""
+        return self.threads is self.machine.every
+
     @property
     def waves(self) -> NDArray[np.int64]:
         """Warp of each access, within the chunk."""
@@ -93,7 +113,12 @@ class Access:
 
     def spread(self, of_wave: NDArray[Any]) -> NDArray[Any]:
         """From one value for each warp of the chunk to one for each access."""
-        return of_wave[self.threads >> 5]
+        return of_wave.repeat(LANES) if self.everyone else of_wave[self.threads >> 5]
+
+    def placing(self) -> Callable[[int], Place]:
+        """As ``place``, without the machine."""
+        placing, threads = self.machine.placing, self.threads
+        return lambda which: placing.place(int(threads[which]))
 
     def place(self, which: int) -> Place:
         """Who makes access number ``which``."""
@@ -139,6 +164,7 @@ class Machine:
         self.per_group, self.threads, self.poison = per_group, per_group * len(groups), poison
         self.rows = Views(_register_files(program, self.threads, poison))
         self.every: Threads = np.arange(self.threads)
+        self.placing = Placing(groups, per_group)
         self.every_group: NDArray[np.int64] = np.arange(len(groups))
         self.group: NDArray[np.int64] = np.repeat(self.every_group, per_group)
         self.shared = SharedMemory(len(groups), shared_bytes, poison)
@@ -413,7 +439,7 @@ class Machine:
 
     def place(self, thread: int) -> Place:
         """A thread as findings name it."""
-        return Place(self.groups[self.group[thread]], thread % self.per_group // LANES, thread % LANES)
+        return self.placing.place(thread)
 
     def note(self, finding: Finding) -> None:
         """Keep a finding that lets the kernel go on."""
