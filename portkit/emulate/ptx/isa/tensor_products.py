@@ -18,7 +18,6 @@ import numpy as np
 from portkit.emulate.core.bytestore import Offsets, Words
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.ptx.decode import Decoder, Read, ReadOffsets, Step
-from portkit.emulate.ptx.isa.flight import Flights
 from portkit.emulate.ptx.isa.operands_shared import Tile, checked_units, codes_of, free_units, judge_units
 from portkit.emulate.ptx.isa.tensor_memory import COLUMNS, TENSOR_LANES, Issued, Range, TensorMemory
 from portkit.emulate.ptx.machine import LANES, Array, Machine, Threads
@@ -277,7 +276,7 @@ class _Given:
 def _issue_all(machine: Machine, site: Site, operands: _Mma) -> None:
     """Let the products of the selected threads run later; what is wrong is found thread by thread."""
     given, memory = _Given.of(machine, operands), machine.unit(TensorMemory)
-    lefts, rights = _free_factors(machine, operands, given)
+    lefts, rights = _free_factors(machine, site, operands, given)
     for which, thread in enumerate(machine.selected.tolist()):
         product = _product(machine, site, operands.kind, given.descriptors[which], thread)
         at, tiles = given.targets[which], _tiles_of(product)
@@ -295,8 +294,10 @@ def _issue_all(machine: Machine, site: Site, operands: _Mma) -> None:
         memory.issue(issued, read + [Range(target.group, each & 0xFFFF, (each & 0xFFFF) + 1) for each in scales])
 
 
-def _free_factors(machine: Machine, operands: _Mma, given: _Given) -> tuple[list[Offsets] | None, list[Offsets] | None]:
-    """Units of A and B of each thread, where nothing can be wrong with them."""
+def _free_factors(
+    machine: Machine, site: Site, operands: _Mma, given: _Given
+) -> tuple[list[Offsets] | None, list[Offsets] | None]:
+    """Units of A and B of each thread, where nothing can be wrong with them; who follows accesses has seen these."""
     product, threads = product_of(operands.kind, given.descriptors[0]), machine.selected
     if isinstance(product, str) or given.descriptors.count(given.descriptors[0]) < len(given.descriptors):
         return None, None
@@ -304,6 +305,9 @@ def _free_factors(machine: Machine, operands: _Mma, given: _Given) -> tuple[list
     in_tensor = operands.left_in_memory
     of_left = None if in_tensor else free_units(machine, left, given.lefts, threads)
     of_right = free_units(machine, right, given.rights, threads)
+    for tile, units in ((left, of_left), (right, of_right)):
+        if units is not None:
+            judge_units(machine, site, tile, units, threads)
     return None if of_left is None else list(of_left), None if of_right is None else list(of_right)
 
 
@@ -333,10 +337,10 @@ def _in_shared(
     machine: Machine, site: Site, tile: Tile, descriptor: int, thread: int, known: Offsets | None
 ) -> _InShared:
     """A factor in shared memory; its units, if nothing can be wrong with them, are known."""
-    if known is not None and not machine.unit(Flights).followed:
+    if known is not None:
         return _InShared(tile, known)
     own: Threads = np.array([thread])
-    units = checked_units(machine, site, tile, [descriptor], own)[0] if known is None else known
+    units = checked_units(machine, site, tile, [descriptor], own)[0]
     judge_units(machine, site, tile, units[None], own)
     return _InShared(tile, units)
 
