@@ -16,6 +16,7 @@ import triton
 from triton.compiler.errors import CompilationError
 
 from portkit.model import Outcome, Stage, Status
+from portkit.run.allocation import SharedMemoryExceededError
 from portkit.run.scrub import scrub
 from portkit.run.shim import CompiledHostError, LaunchRefusedError, UnknownPropertyError, UnknownTimeError
 
@@ -70,10 +71,13 @@ def classify(error: BaseException) -> Outcome:
         failed ``static_assert`` included: there the kernel itself names what it refuses;
         ``compile_error`` for a compiler or one of its tools that fails at its work, and
         for text that is wrong on every target;
+        ``out_of_resources`` for a build that was ended since its target lacks the shared memory;
         ``backend_missing`` where Triton lacks the vendor's backend;
         ``capture_failed`` for anything raised by host code, with its line, and for a disk or
         a memory that is full.
     """
+    if isinstance(error, SharedMemoryExceededError):
+        return Outcome(Status.OUT_OF_RESOURCES, Stage.LIMITS, error.told)
     if isinstance(error, LaunchRefusedError):
         return Outcome(Status.LAUNCH_ERROR, Stage.RUN, f"{describe(error)} at {failing_line(error)}")
     if isinstance(error, _UNKNOWN) or not _from_triton(error):

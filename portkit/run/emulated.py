@@ -25,8 +25,9 @@ import torch
 import triton
 from packaging.version import Version
 
-from portkit.emulate import ARCHITECTURES, Emulation, KeptLaunches, Options, Order, Pointer, run
+from portkit.emulate import ARCHITECTURES, SHARED_BYTES, Emulation, KeptLaunches, Options, Order, Pointer, run
 from portkit.model import Build, Cell, CellResult, Direction, Evidence, KernelCase, Outcome, Stage, Status, Target
+from portkit.run.allocation import refused_unrolled
 from portkit.run.build import judge_build, missing_backend
 from portkit.run.capture import DryLaunch, Recorder, capture
 from portkit.run.classify import classify, describe, failing_line
@@ -206,7 +207,7 @@ class _Launches:
     """The recorder of a call, which also says whether its build could run on the target."""
 
     recorder: Recorder
-    outcome: Outcome = _BUILT
+    outcome: Outcome | None = None  # None: not taken
 
     @property
     def gradients(self) -> bool:
@@ -223,6 +224,11 @@ class _Launches:
         build = self.recorder.take()
         self.outcome = judge_build(build, fatal, idle)
         return build
+
+    def over_limits(self) -> list[Outcome]:
+        """The limits of the target that launches broke, though the call may not have come to its end."""
+        outcome = self.outcome or judge_build(self.recorder.take(), None)
+        return [outcome] if outcome.status is Status.OUT_OF_RESOURCES else []
 
 
 def emulate_from_here(
@@ -261,12 +267,25 @@ def emulate_cell(case: KernelCase, cell: Cell, emulator: Emulator, recorder: Rec
     recorder.clear()
     launches = _Launches(recorder)
     try:
-        result = _judged(blank, evaluate(case, cell, _runner(launches), seed=seed), launches.outcome, emulator)
+        with _launchable(emulator):
+            done = evaluate(case, cell, _runner(launches), seed=seed)
+        result = _judged(blank, done, launches.outcome or _BUILT, emulator)
     except StageFailed as failed:
-        result = _ended(blank, failed.outcome, emulator)
+        result = _ended(blank, worst_outcome([*launches.over_limits(), failed.outcome]), emulator)
         if failed.outcome.status is Status.REFERENCE_FAILED and not emulator.calls:
             result = _unjudged(result, case, launches, emulator, seed)
     return replace(result, asked=dict(recorder.answers.asked) if recorder.answers else {})
+
+
+def _launchable(emulator: Emulator) -> contextlib.AbstractContextManager[None]:
+    """Meanwhile, what can't be launched is not built through passes that take minutes.
+
+    In the first call that is what is over the target's limit. Later ones are of the input families, whose shape is
+    another: they say something of values all the same, where there is memory to execute them.
+    """
+    arch = emulator.target.architecture
+    limit = arch.shared_bytes_per_block_max
+    return refused_unrolled(lambda: limit if emulator.calls <= 1 else SHARED_BYTES.most, limit, arch.triton_backend)
 
 
 def _ended(blank: CellResult, outcome: Outcome, emulator: Emulator) -> CellResult:

@@ -4,7 +4,8 @@ On a GPU that is present, the trials are marked; the launch after them is what r
 absent one nothing has a time: every configuration is built, as a trial, each time the
 kernel is called, and the launch after the trials, in a configuration that nobody chose, is
 left out. Where launches are emulated, the first one that can run is chosen, and none behind it
-is built. A configuration that the autotuner would skip (over a limit, a failed static
+is built; where the first configuration is over a limit, others are built only as far as it takes to know that they
+are, too. A configuration that the autotuner would skip (over a limit, a failed static
 assertion, refused by ptxas) costs only itself; what it would not skip ends the call there
 too, and so decides the cell, though all other configurations are built.
 
@@ -22,7 +23,8 @@ from typing import Any, Protocol
 import triton.testing
 from triton.runtime.autotuner import Autotuner, Config
 
-from portkit.model import Launch, Outcome, Tuning
+from portkit.model import Launch, Outcome, Target, Tuning
+from portkit.run.allocation import SharedMemoryExceededError, refused_over
 from portkit.run.classify import classify
 from portkit.run.shim import UnknownTime
 
@@ -38,6 +40,7 @@ class TunedCall:
     tried: list[str] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # configuration → why
+    refused: list[str] = field(default_factory=list)  # limits broken by what was not built to its end
     fatal: Outcome | None = None  # of the first configuration that the autotuner would not skip
     unbuilt: int = 0  # configurations behind the first that can run, where no other is asked for
 
@@ -53,12 +56,13 @@ class TunedCall:
 
     def over_limits(self) -> tuple[str, ...]:
         """Limits broken, where they are what leaves no usable configuration."""
-        return () if self.usable else tuple(text for x in self.launches for text in x.limits_broken)
+        return () if self.usable else (*(text for x in self.launches for text in x.limits_broken), *self.refused)
 
 
 class TrialRecorder(Protocol):
     """What the autotuner's trials are told to."""
 
+    target: Target
     trial: bool
     silent: bool
     call: TunedCall | None
@@ -104,12 +108,13 @@ def follow_absent(recorder: TrialRecorder) -> None:
             return [_FAILED] * 3
         with _trial(recorder, configuration_text(config)) as call:
             try:
-                times: list[float] = bench(tuner, *args, config=config, **meta)
+                with _fitting(recorder, call):
+                    times: list[float] = bench(tuner, *args, config=config, **meta)
             except Exception as error:  # not one that the autotuner skips
                 _note_fatal(call, recorder.configuration, error)
                 return [_FAILED] * 3
             if errors:
-                call.failed[recorder.configuration] = classify(errors[0]).message
+                _note_skipped(call, recorder.configuration, errors[0])
             return [_FAILED] * 3 if _note_limits(call, recorder.configuration) else times
 
     Autotuner.run, Autotuner._bench = run_all, bench_one
@@ -228,6 +233,23 @@ def _passed_over(recorder: TrialRecorder) -> bool:
         return False
     recorder.call.unbuilt += 1
     return True
+
+
+def _fitting(recorder: TrialRecorder, call: TunedCall) -> contextlib.AbstractContextManager[None]:
+    """Where one is chosen, no configuration but the first is built beyond the target's shared memory.
+
+    The first is what the autotuner launches if none can run.
+    """
+    arch = recorder.target.architecture
+    if not recorder.chosen_only or len(call.tried) == 1:
+        return contextlib.nullcontext()
+    return refused_over(arch.shared_bytes_per_block_max, arch.triton_backend)
+
+
+def _note_skipped(call: TunedCall, configuration: str, error: Exception) -> None:
+    call.failed[configuration] = classify(error).message
+    if isinstance(error, SharedMemoryExceededError):
+        call.refused.append(error.told)
 
 
 def _note_fatal(call: TunedCall, configuration: str, error: Exception) -> None:

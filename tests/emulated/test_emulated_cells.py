@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,7 @@ def planted(session):
     cells += [cell("wrong_stride", shape=(10, 100)), cell("arguments", "rx9070xt"), cell("arguments", "mi325x")]
     cells += [cell("described", target, (10, 100)) for target in ("mi300x", "rx9070xt")]
     cells += [cell("backward_fault", direction=direction) for direction in Direction]
+    cells += [cell(name, target) for name in ("staged", "staged_tuned") for target in ("h100", "mi300x")]
     named = ("off_by_one", "overflow", "unwritten_accumulator", "with_barrier", "without_barrier")
     cells += [cell(name, target) for name in named for target in NVIDIA]
     cells += [cell("wrong_stride", target, (10, 100)) for target in NVIDIA]
@@ -234,6 +236,23 @@ def test_limits_of_the_target_hold(planted):
     assert result.outcome.status is Status.OUT_OF_RESOURCES
     assert "2048" in result.outcome.message
     assert result.verdict is not None
+
+
+@pytest.mark.parametrize(("target", "limit"), [("h100", 232448), ("mi300x", 65536)])
+def test_more_shared_memory_than_any_gpu_has_is_the_targets_limit_and_no_failed_launch(planted, target, limit):
+    outcome = planted[cell("staged", target)].outcome
+    assert (outcome.status, outcome.stage) == (Status.OUT_OF_RESOURCES, Stage.LIMITS)
+    needed, allowed = re.fullmatch(r"shared memory (\d+) B > (\d+) B", outcome.message).groups()
+    assert int(allowed) == limit
+    assert int(needed) > 2**18
+
+
+@pytest.mark.parametrize(("target", "limit"), [("h100", 232448), ("mi300x", 65536)])
+def test_of_configurations_none_of_which_fits_each_is_told(planted, target, limit):
+    outcome = planted[cell("staged_tuned", target)].outcome
+    assert outcome.status is Status.OUT_OF_RESOURCES
+    needed = [re.fullmatch(rf"shared memory (\d+) B > {limit} B", part)[1] for part in outcome.message.split("; ")]
+    assert int(needed[0]) - int(needed[1]) == 2 * 2 * 64 * 64 * 4  # two stages less of two tiles
 
 
 def test_code_without_a_kernel_is_not_judged(planted):

@@ -343,6 +343,32 @@ def tuned(x):
 
 
 @triton.jit
+def _staged(x_ptr, y_ptr, n, SIDE: tl.constexpr):
+    at = tl.arange(0, SIDE)[:, None] * SIDE + tl.arange(0, SIDE)[None, :]
+    total = tl.zeros((SIDE, SIDE), tl.float32)
+    for start in range(0, n, SIDE * SIDE):
+        x = tl.load(x_ptr + start + at, mask=start + at < n, other=0.0)
+        total = tl.dot(x, tl.load(x_ptr + start + at + n, mask=start + at < n, other=0.0), total)
+    tl.store(y_ptr + at, total, mask=at < n)
+
+
+_staged_tuned = triton.autotune([triton.Config({"SIDE": 64}, num_stages=s) for s in (16, 14)], key=["n"])(_staged)
+
+
+def staged(x):
+    """Tiles of 16 KiB in more stages than any GPU has shared memory for."""
+    y = torch.empty_like(x)
+    _staged[(1,)](torch.cat((x, x)), y, x.numel(), SIDE=64, num_stages=16)
+    return y
+
+
+def staged_tuned(x):
+    y = torch.empty_like(x)
+    _staged_tuned[(1,)](torch.cat((x, x)), y, x.numel())
+    return y
+
+
+@triton.jit
 def _described(x, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     place = [tl.program_id(0) * ROWS, 0]
     y.store(place, x.load(place) * 2)
@@ -393,6 +419,8 @@ CASES = (
     declare("backward_fault", doubled, twice, directions=(Direction.FORWARD, Direction.BACKWARD)),
     declare("arguments", arguments, lambda x: x * 11.0),
     declare("tuned", tuned, twice),
+    declare("staged", staged, twice),
+    declare("staged_tuned", staged_tuned, twice),
     declare("asking_chain", tuned, twice_on_gfx942),
     declare("described", described, twice, small_shapes=((10, 100),), family_gaps={"tail": "strides of 16 bytes"}),
 )
