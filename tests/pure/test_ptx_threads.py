@@ -51,7 +51,7 @@ def test_matches_and_reductions():
     match.any.sync.b32 %o0, %r2, -1;
     redux.sync.add.s32 %o1, %a0, -1;
     redux.sync.max.u32 %o2, %a0, -1;
-    redux.sync.xor.b32 %o3, %a1, -1;""".replace("match.any.sync", "match.sync.any")
+    redux.sync.xor.b32 %o3, %a1, -1;"""
     got = results_of(body, rows())
     assert got[:4, 0].tolist() == [0x1111_1111, 0x2222_2222, 0x4444_4444, 0x8888_8888]
     assert (got[:, 1:] == [496, 31, np.bitwise_xor.reduce(rows()[:, 1])]).all()
@@ -314,7 +314,7 @@ def test_calls():
         (lambda text: text.replace("sm_90", "sm_60"), "launch_error", "sm_60 is not emulated"),
         (lambda text: text[: len(text) // 2], "launch_error", "cut off"),
         (lambda text: "", "launch_error", "is it PTX?"),
-        (lambda text: text.replace("mov.b32 %o0, 0", "frob.b32 %o0, 0"), "unsupported", "frob is not known"),
+        (lambda text: text.replace("mov.b32 %o0, 0", "frob.b32 %o0, 0"), "unsupported", "frob.b32 is not known"),
         (lambda text: text.replace("mov.b32 %o0, 0", "add.f8 %o0, %a0, %a1"), "unsupported", "add"),
         (lambda text: text.replace("mov.b32 %o0, 0", "mov.b32 %o0, %nothere"), "unsupported", "nothere"),
         (lambda text: text.replace(".reqntid 32", ".reqntid 32 .reqnctapercluster 2"), "unsupported", "clusters"),

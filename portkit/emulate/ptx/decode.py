@@ -57,7 +57,8 @@ class Decoder:
         self.program, self.instruction = program, instruction
         self.uses = Uses()
         self._left = list(instruction.modifiers)
-        self.kinds: tuple[Type, ...] = tuple(TYPES[name] for name in instruction.modifiers if name in TYPES)
+        self._kinds = tuple(TYPES[name] for name in instruction.modifiers if name in TYPES)
+        self._kinds_asked = 0
 
     # -- the instruction
 
@@ -120,7 +121,7 @@ class Decoder:
         self._left = [name for name in self._left if not matches(name)]
 
     def finish(self) -> None:
-        """Refuse modifiers that nobody asked for.
+        """Refuse modifiers, and types, that nobody asked for.
 
         Raises:
             Unsupported: there is one.
@@ -128,13 +129,27 @@ class Decoder:
         left = [name for name in self._left if name not in TYPES]
         if left:
             raise self.unsupported(f"modifier .{left[0]} of {self.instruction.opcode}")
+        types = [name for name in self._left if name in TYPES]
+        if len(types) > self._kinds_asked:
+            raise self.unsupported(f"type .{types[0]} of {self.instruction.opcode}")
+
+    @property
+    def kinds(self) -> tuple[Type, ...]:
+        """All types in the name; who asks for them answers for how many there are."""
+        self._kinds_asked = len(self._kinds)
+        return self._kinds
+
+    def chosen_by_type(self) -> None:
+        """The last type has been asked for by who chose the row."""
+        self._kinds_asked = max(self._kinds_asked, 1)
 
     @property
     def kind(self) -> Type:
         """The last type in the name."""
-        if not self.kinds:
+        if not self._kinds:
             raise self.unsupported("no type")
-        return self.kinds[-1]
+        self.chosen_by_type()
+        return self._kinds[-1]
 
     # -- sources
 
@@ -222,6 +237,7 @@ class Decoder:
 
     def packed(self, vector: Vector, kind: Type) -> Read:
         """``{a, b}`` as one value, ``a`` in the low bits."""
+        self._splittable(vector, kind)
         part = RAW[kind.bits // len(vector.items)]
         reads = [self.read(item, part) for item in vector.items]
         wide = RAW[kind.bits].dtype.type
@@ -297,7 +313,13 @@ class Decoder:
 
         return write
 
+    def _splittable(self, vector: Vector, kind: Type) -> None:
+        """Refuse what no integer of NumPy holds, and parts that have no width."""
+        if kind.bits > Type.B64.bits or kind.bits // max(1, len(vector.items)) not in RAW:
+            raise self.unsupported(f"{len(vector.items)} parts of a .{kind.suffix}")
+
     def _unpacked(self, vector: Vector, kind: Type) -> Write:
+        self._splittable(vector, kind)
         part = RAW[kind.bits // len(vector.items)]
         writes = [self.write(item, part) for item in vector.items]
         whole = RAW[kind.bits].dtype.type

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from portkit.emulate.core.bytestore import Words
 from portkit.emulate.core.findings import Fault, Finding, Halt, Kind
 from portkit.emulate.core.running import Blocks, Meter
 from portkit.emulate.core.schedule import ENDED, READY, Order, Schedule
 from portkit.emulate.ptx.decode import Read, Step
 from portkit.emulate.ptx.isa.barriers import Barriers
-from portkit.emulate.ptx.isa.registry import Compiled, Pass
-from portkit.emulate.ptx.machine import LANES, PARKED, SLEEPING, Machine, Mask
+from portkit.emulate.ptx.isa.registry import NOT_RUN, Compiled, Pass
+from portkit.emulate.ptx.machine import LANES, PARKED, SLEEPING, Array, Machine, Mask, Threads, bits_of
 from portkit.emulate.ptx.program import Program
 from portkit.emulate.ptx.together import arranged, compile_all
 
@@ -96,7 +95,7 @@ def _starts(program: Program, compiled: tuple[Compiled, ...]) -> list[int]:
         whole = item.entry.collective and item.members is None
         if item.entry.begins or (item.entry.collective and not (together and whole)):
             starts.add(index)
-        together = together or whole
+        together = whole or (together and not item.entry.collective)  # lanes of other masks come later
         if item.entry.ends:
             starts.add(index + 1)
             together = False
@@ -111,6 +110,13 @@ def _block(program: Program, compiled: tuple[Compiled, ...], start: int, end: in
     order = arranged(program, body)
     firsts, steps = tuple(first for first, _ in order), tuple(step for _, step in order)
     return Block(start, steps, firsts, end, last, len(body), items[0].entry.collective, items[0].members)
+
+
+def _by_lane(machine: Machine, threads: Threads) -> Mask:
+    """``[warps, 32]``: true for some threads."""
+    found: Mask = np.zeros((machine.threads // LANES, LANES), np.bool_)
+    found.reshape(-1)[threads] = True
+    return found
 
 
 class Runner:
@@ -138,9 +144,10 @@ class Runner:
         """
         machine, fast = self.machine, self.schedule.order is Order.CONVERGED
         while True:
-            if machine.uniform is not None and fast:
+            block = self.code.blocks[machine.uniform] if machine.uniform is not None and fast else None
+            if block and not block.members:
                 machine.choose_all()
-                self._run_block(self.code.blocks[machine.uniform])
+                self._run_block(block)
             elif not self._pick():
                 break
         for unit in machine.units:
@@ -207,38 +214,47 @@ class Runner:
     # -- lanes that need one another
 
     def _gathered(self, block: Block) -> bool:
-        """Select the warps that are complete, and let lanes of others wait; False where no warp is."""
+        """Select the lanes that are complete, and let others wait for theirs; False where none are.
+
+        Those that wait here already come along. Of lanes of a warp with several masks those of one run at a time.
+        """
         machine = self.machine
-        live = (machine.state != ENDED).reshape(-1, LANES)
-        here: Mask = np.zeros((machine.threads // LANES, LANES), np.bool_)
-        here.reshape(-1)[machine.select] = True
-        needed = live & self._members(block)
-        complete = (here | ~needed).all(axis=1)[:, None]
-        waiting = np.flatnonzero(here & ~complete)
-        if waiting.size:
-            machine.halt(PARKED, waiting)
-            self._unpark(block, complete)
-        chosen = np.flatnonzero(here & complete)
+        machine.uniform = None
+        here = _by_lane(machine, machine.selected)
+        parked = ((machine.state == PARKED) & (machine.pc == block.start)).reshape(-1, LANES)
+        here |= parked & here.any(axis=1)[:, None]
+        complete, masks = self._complete(block, here)
+        machine.halt(PARKED, np.flatnonzero(here & ~complete))
+        first = np.argmax(complete, axis=1)[:, None]
+        chosen = np.flatnonzero(complete & (masks == np.take_along_axis(masks, first, 1)))
+        machine.state[chosen] = READY
         machine.select_threads(chosen)
         return chosen.size > 0
 
-    def _members(self, block: Block) -> Mask:
-        machine = self.machine
-        masks: Mask = np.ones((machine.threads // LANES, LANES), np.bool_)
-        if block.members is not None:
-            bits = machine.spread(block.members(machine)).astype(np.uint32)
-            of_warp: Words = np.zeros(machine.threads // LANES, np.uint32)
-            of_warp[machine.selected >> 5] = bits
-            masks = (of_warp[:, None] >> np.arange(LANES, dtype=np.uint32) & np.uint32(1)).astype(np.bool_)
-        return masks
+    def _complete(self, block: Block, here: Mask) -> tuple[Mask, Array]:
+        """``[warps, 32]``: which lanes have all that they need, of those that are at a block; and their masks.
 
-    def _unpark(self, block: Block, complete: Mask) -> None:
-        """Let lanes go on that wait at this block, once all that they need wait with them."""
+        Raises:
+            Fault: a lane is not in its own mask.
+        """
         machine = self.machine
-        parked = ((machine.state == PARKED) & (machine.pc == block.start)).reshape(-1, LANES)
-        live = (machine.state != ENDED).reshape(-1, LANES)
-        whole = parked.any(axis=1) & (parked | ~live).all(axis=1) & ~complete[:, 0]
-        machine.state.reshape(-1, LANES)[whole[:, None] & parked] = READY
+        live = bits_of((machine.state != ENDED).reshape(-1, LANES))[:, None]
+        masks = np.full(here.shape, 0xFFFF_FFFF, np.uint64)
+        if block.members is not None:
+            machine.select_threads(np.flatnonzero(here))
+            masks[here] = machine.spread(np.asarray(block.members(machine)))
+            self._check_own(block, here, masks)
+        alike = (masks[:, :, None] == masks[:, None, :]) & here[:, None, :]
+        have = np.packbits(alike, axis=2, bitorder="little").view(np.uint32)[:, :, 0]
+        return here & (masks.astype(np.uint32) & live & ~have == 0), masks
+
+    def _check_own(self, block: Block, here: Mask, masks: Array) -> None:
+        without = here & (masks != NOT_RUN) & (masks >> np.arange(LANES, dtype=np.uint64) & np.uint64(1) == 0)
+        if without.any():
+            thread = int(np.argmax(without))
+            message = f"a lane that is not in its own mask of members, {masks.reshape(-1)[thread]:#x}"
+            site = self.code.compiled[block.start].instruction.site
+            raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))
 
     # -- nothing is ready
 
@@ -263,13 +279,9 @@ class Runner:
         """Threads that wait at instructions of a warp: those whose other lanes have ended since go on."""
         machine = self.machine
         for at in np.unique(machine.pc[machine.state == READY]):
-            block = self.code.blocks[int(at)]
             here = (machine.state == READY) & (machine.pc == at)
-            machine.choose(here)
             machine.state[here] = PARKED
-            live = (machine.state != ENDED).reshape(-1, LANES)
-            mine = here.reshape(-1, LANES)
-            complete = (mine | ~(live & self._members(block))).all(axis=1)[:, None] & mine
+            complete, _ = self._complete(self.code.blocks[int(at)], here.reshape(-1, LANES))
             machine.state[complete.reshape(-1)] = READY
 
     def _deadlock(self) -> Finding:

@@ -47,6 +47,11 @@ LOCAL_WINDOW = 0x7F80_0000_0000
 Unit = TypeVar("Unit")
 
 
+def bits_of(flags: Array) -> Words:
+    """Words of ``[warps, 32]`` flags, lane 0 in bit 0."""
+    return np.packbits(flags, axis=1, bitorder="little").view(np.uint32)[:, 0]
+
+
 class Views(dict[Type, list[Array]]):
     """Registers one by one, by the type that they are read as; made when they are first asked for.
 
@@ -400,9 +405,7 @@ class Machine:
             Fault: an address is not aligned, or outside what the thread may touch.
         """
         if size > 1 and low_bits(at) & (size - 1):
-            first = int(np.argmax(at & (size - 1) != 0))
-            message = f"{size} bytes at an address that is not a multiple of {size}"
-            raise Fault(Finding(Kind.MISALIGNED, message, site, self.place(int(own[first]))))
+            self.check_aligned(site, at, size, own)
         if space is Space.GENERIC:
             space, at = _behind_windows(site, at)
         if space is Space.SHARED:
@@ -410,6 +413,17 @@ class Machine:
         if space is Space.LOCAL:
             return space, self._in_local(site, at, size, own)
         return Space.GLOBAL, self._in_global(site, at - BASE, size, own)
+
+    def check_aligned(self, site: Site, at: Offsets, size: int, own: Threads) -> None:
+        """Refuse addresses that are no multiples of a size, a power of two.
+
+        Raises:
+            Fault: one is not.
+        """
+        bad = at & (size - 1) != 0
+        if bad.any():
+            message = f"{size} bytes at an address that is not a multiple of {size}"
+            raise Fault(Finding(Kind.MISALIGNED, message, site, self.place(int(own[np.argmax(bad)]))))
 
     def _in_global(self, site: Site, at: Offsets, size: int, own: Threads) -> Offsets:
         if at.size and (first := self.memory.first_outside(at, size)) is not None:

@@ -44,8 +44,10 @@ VARIABLE = re.compile(
 REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)", re.S)
 THREADS = re.compile(r"\.(?:reqntid|maxntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 ALIGNED = re.compile(r"\.align\s+(\d+)")
-ONE_LINE = re.compile(r"\.(version|target|address_size|file|loc|pragma)\b")
-"""Directives that end with their line; some have a semicolon."""
+ONE_LINE = re.compile(r"\.(version|target|address_size|file|loc)\b")
+"""Directives that end with their line."""
+COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.S)
+"""What may hold the marks of a comment, and comments."""
 JUMPS = frozenset({"bra", "brx"})
 """Instructions that name labels."""
 POINTS_TO = re.compile(r"\.ptr(?:\s+\.(?:global|shared|const|local))?(?:\s+\.align\s+\d+)?")
@@ -80,6 +82,13 @@ def parse(text: str) -> Program:
         raise Unloadable("the text has no .version and .target; is it PTX?")
     check_version(version[1])
     return _Reader(text, architecture_of(target[1])).program()
+
+
+def _without_long_comments(text: str) -> str:
+    """Blanks for comments that may go over several lines, so that lines keep their numbers."""
+    if "/*" not in text:
+        return text
+    return COMMENT.sub(lambda each: re.sub(r"[^\n]", " ", each[0]) if each[0].startswith("/*") else each[0], text)
 
 
 @dataclass
@@ -118,6 +127,7 @@ class _Reader:
     threads: int | None = None
 
     def __post_init__(self) -> None:
+        self.lines = _without_long_comments(self.text).splitlines()
         self.source = SourceLines()
         self.scopes = [Scope("")]
         self.globals = 0
@@ -127,7 +137,7 @@ class _Reader:
         self.skipping = False  # within a section of data
         self.last_label = ""
         self.body = ""  # kernel or function under way
-        for line in self.text.splitlines():
+        for line in self.lines:
             if line.lstrip().startswith(".file"):
                 self.source.file(line.strip())
         self._read()
@@ -136,7 +146,7 @@ class _Reader:
 
     def _read(self) -> None:
         pending = _Pending()
-        for number, line in enumerate(self.text.splitlines(), 1):
+        for number, line in enumerate(self.lines, 1):
             code, _, comment = line.partition("//")
             self._line(pending, number, code, comment)
         if pending.text.strip() or len(self.scopes) > 1:
@@ -164,7 +174,7 @@ class _Reader:
                 self.source.location(rest, comment)
             return ""
         if match := LABEL.match(rest):
-            self._label(match[1])
+            self._label(match[1], pending.line)
             return rest[match.end() :]
         return self._continue(pending, rest)
 
@@ -205,10 +215,16 @@ class _Reader:
         if last is None or last.guard or last.opcode not in ENDS:
             raise Unloadable(f"line {line}: the code of {self.body} runs past its end; is a ret missing?")
 
-    def _label(self, name: str) -> None:
+    def _label(self, name: str, line: int) -> None:
         full = self.scopes[-1].label(name)
+        self._once(full in self.labels, f"label {name}", line)
         self.labels[full] = len(self.instructions)
         self.last_label = full
+
+    def _once(self, known: bool, what: str, line: int) -> None:
+        """Refuse a name that stands for two things."""
+        if known:
+            raise Unloadable(f"line {line}: {what} is there twice")
 
     # -- directives
 
@@ -233,8 +249,7 @@ class _Reader:
             if clustered := CLUSTERED.search(match[3]):
                 raise Unsupported(f"directive .{clustered[1]}: clusters of blocks are not modelled")
             if found := THREADS.search(match[3]):
-                threads = int(found[1]) * int(found[2] or 1) * int(found[3] or 1)
-                self.threads = THREADS_OF_BLOCK.check("threads of a block", threads, site)
+                self.threads = _threads(found, site)
             self.parameters = list(_parameters(match[2] or "", site))
         elif match := FUNCTION.fullmatch(text):
             results, name, parameters, _ = match.groups()
@@ -268,6 +283,7 @@ class _Reader:
             REGISTER_BYTES.check("bytes of registers of a thread", self.register_bytes, site)
             every = [f"{stem}{number}" for number in range(many)] if count else [stem]
             for each in every:
+                self._once(each in self.scopes[-1].registers, f"register {each}", line)
                 index = self.registers.get(bits, 0)
                 self.registers[bits] = index + 1
                 self.scopes[-1].registers[each] = Register(each, bits, index)
@@ -282,6 +298,7 @@ class _Reader:
         raw = _contents(contents, TYPES[kind]) if contents else b""
         place, where = self._place(space, align, max(size, len(raw)), Site(line, match[0].partition("=")[0].strip()))
         known = self.scopes[-1].label(name)
+        self._once(known in self.variables, f"variable {name}", line)
         self.scopes[-1].variables[name] = known
         self.variables[known] = Variable(name, where, place, max(size, len(raw)), raw)
 
@@ -375,6 +392,13 @@ def _innermost(marked: str, labels: dict[str, int]) -> str:
     name, *scopes = marked.split("#")
     tried = [f"{name}#{scope}" for scope in scopes] + [name]
     return next((each for each in tried if each in labels), name)
+
+
+def _threads(found: re.Match[str], site: Site) -> int:
+    """Of a block, which has one dimension."""
+    if int(found[2] or 1) != 1 or int(found[3] or 1) != 1:
+        raise Unsupported("blocks of several dimensions", site)
+    return THREADS_OF_BLOCK.check("threads of a block", int(found[1]), site)
 
 
 def _parameters(text: str, site: Site) -> Iterator[Parameter]:

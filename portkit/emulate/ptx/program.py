@@ -173,6 +173,21 @@ class Program:
         named.update(name for names in self.tables.values() for name in names)
         return frozenset(self.labels[name] for name in named if name in self.labels)
 
+    @functools.cached_property
+    def called(self) -> Mapping[str, frozenset[str]]:
+        """Function → those of the text that it calls."""
+        functions = sorted(self.functions.values(), key=lambda each: each.entry)
+        ends = [*(each.entry for each in functions[1:]), len(self.instructions)]
+        return {
+            each.name: frozenset(
+                operand.name
+                for item in self.instructions[each.entry : end]
+                for operand in item.operands
+                if item.opcode == "call" and isinstance(operand, Symbol) and operand.name in self.functions
+            )
+            for each, end in zip(functions, ends, strict=True)
+        }
+
     @property
     def parameter_bytes(self) -> int:
         """Size of the parameter space."""

@@ -16,7 +16,7 @@ from portkit.emulate.core.floats import flush, maximum, minimum
 from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.control import nothing
 from portkit.emulate.ptx.isa.halves import decode, encode, unpack
-from portkit.emulate.ptx.isa.memory import VECTORS, access_hints, space_of
+from portkit.emulate.ptx.isa.memory import ORDERS, SCOPES, VECTORS, access_hints, space_of
 from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import Array, Machine
@@ -154,6 +154,8 @@ def _step(
 
     def step(machine: Machine) -> None:
         base = at(machine)
+        if count > 1:
+            machine.check_aligned(site, base, count * width, machine.selected)
         for number in range(count):
             where, place = machine.touch_atomically(site, space, base + number * width, width)
             memory = machine.store_of(where).elements(str(raw.dtype))
@@ -170,7 +172,9 @@ def _step(
 TABLE: dict[str, tuple[Entry, ...]] = {
     "atom": (Entry(_atomic(True), f"{_SYNC}: atom"),),
     "red": (Entry(_atomic(False), f"{_SYNC}: red"),),
-    "membar": (Entry(nothing, f"{_SYNC}: membar", changes=False),),
-    "fence": (Entry(nothing, f"{_SYNC}: fence", changes=False),),
-    "griddepcontrol": (Entry(nothing, f"{_SYNC}: griddepcontrol", since=90, changes=False),),
+    "membar": (Entry(nothing("cta", "gl", "sys"), f"{_SYNC}: membar", changes=False),),
+    "fence": (Entry(nothing(*ORDERS, *SCOPES, "sc"), f"{_SYNC}: fence", changes=False),),
+    "griddepcontrol": (
+        Entry(nothing("launch_dependents", "wait"), f"{_SYNC}: griddepcontrol", since=90, changes=False),
+    ),
 }

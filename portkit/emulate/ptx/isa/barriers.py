@@ -15,7 +15,7 @@ from portkit.emulate.core.schedule import ENDED, READY, WAITING
 from portkit.emulate.ptx.decode import Decoder, Read, Step, Write
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import LANES, Array, Machine
-from portkit.emulate.ptx.types import Type
+from portkit.emulate.ptx.types import Type, types_of
 
 _SYNC = "Parallel Synchronization and Communication Instructions"
 
@@ -49,19 +49,40 @@ class Barriers:
         self.at: Array = np.zeros(machine.threads, np.int64)  # index of the instruction
         self.value: Array = np.zeros(machine.threads, np.bool_)
         self.arrived: Array = np.zeros((len(machine.groups), BARRIERS), np.int64)  # without waiting
+        self.expected: Array = np.zeros(len(machine.groups) * BARRIERS, np.int64)  # threads, of barriers in use
         self.reductions: dict[int, _Reduction] = {}
 
     def wait(self, numbers: Array, needed: Array, at: int) -> None:
         """Let the selected threads wait; those behind the last one that was missing go on."""
         machine = self.machine
         own = machine.selected
+        self._expect(numbers, needed, at)
         self.number[own], self.needed[own], self.at[own] = numbers, needed, at
         machine.halt(WAITING)
         if not self.machine.patient:
             self.complete()
 
-    def arrive(self, numbers: Array, needed: Array) -> None:
+    def _expect(self, numbers: Array, needed: Array, at: int) -> None:
+        """Refuse different numbers of threads for one use of a barrier.
+
+        Raises:
+            Fault: they differ.
+        """
+        machine = self.machine
+        keys = machine.group[machine.select] * BARRIERS + numbers
+        counts = machine.spread(np.where(np.asarray(needed) == EVERYONE, machine.per_group, needed))
+        known = self.expected[keys]
+        self.expected[keys] = counts
+        other = ((known != 0) & (known != counts)) | (self.expected[keys] != counts)
+        if other.any():
+            which = int(np.argmax(other))
+            message = f"a barrier for {counts[which]} threads, and by others for another number"
+            site = machine.program.instructions[at].site
+            raise Fault(Finding(Kind.UNDEFINED, message, site, machine.place(int(machine.selected[which]))))
+
+    def arrive(self, numbers: Array, needed: Array, at: int) -> None:
         """Count the selected threads at a barrier; they go on."""
+        self._expect(numbers, needed, at)
         np.add.at(self.arrived, (self.machine.group[self.machine.select], self.machine.spread(numbers)), 1)
         if not self.machine.patient:
             self.complete()
@@ -93,6 +114,8 @@ class Barriers:
         here = waiting.reshape(len(machine.groups), -1)
         done = (here | (machine.state == ENDED).reshape(here.shape)).all(axis=1) & here.any(axis=1)
         mine = (here & done[:, None]).reshape(-1)
+        self._check_together(mine)
+        self.expected.reshape(len(machine.groups), BARRIERS)[done] = 0
         machine.state[mine], self.number[mine] = READY, -1
         if machine.synchronised:
             machine.synchronised(np.flatnonzero(done))
@@ -109,7 +132,8 @@ class Barriers:
         if np.count_nonzero(mine) + self.arrived[group, number] < needed:
             return False
         alone = needed < machine.per_group and not self.arrived[group, number]  # else nobody knows who they are
-        self.arrived[group, number] = 0
+        self._check_together(mine)
+        self.arrived[group, number] = self.expected[group * BARRIERS + number] = 0
         machine.state[mine] = READY
         if machine.synchronised:
             machine.synchronised(np.array([group]))
@@ -121,6 +145,23 @@ class Barriers:
             machine.acting(np.flatnonzero(mine), lambda: reduction.write(machine, result))
         self.number[mine] = -1
         return True
+
+    def _check_together(self, mine: Array) -> None:
+        """Refuse lanes of a warp that wait at different instructions, or at one that others of the warp leave out.
+
+        Raises:
+            Fault: some do, where the instruction says that its warps come whole.
+        """
+        machine = self.machine
+        waits = mine.reshape(-1, LANES)
+        live = (machine.state != ENDED).reshape(-1, LANES)
+        at = np.where(waits, self.at.reshape(-1, LANES), -1)
+        apart = waits & (((live & ~waits).any(axis=1)[:, None]) | (at != at.max(axis=1)[:, None]))
+        for thread in np.flatnonzero(apart)[:1].tolist():
+            item = machine.program.instructions[int(self.at[thread])]
+            if item.opcode == "bar" or "aligned" in item.modifiers:
+                message = "a barrier that lanes of one warp do not come to together"
+                raise Fault(Finding(Kind.UNDEFINED, message, item.site, machine.place(thread)))
 
     def waits_at(self, thread: int) -> int | None:
         """Index of the barrier instruction that a thread waits at."""
@@ -200,7 +241,7 @@ def _arrive(decoder: Decoder) -> Step:
     def action(machine: Machine) -> None:
         check(machine, site, numbers(machine), needed(machine))
         machine.go(after)
-        machine.unit(Barriers).arrive(numbers(machine), needed(machine))
+        machine.unit(Barriers).arrive(numbers(machine), needed(machine), after - 1)
 
     return _for_guarded(decoder, action)
 
@@ -216,6 +257,8 @@ def _reduce(decoder: Decoder) -> Step:
     """bar.red: the result of a predicate over all threads of the barrier."""
     decoder.ignore("aligned", "cta")
     kind, function = _REDUCTIONS[decoder.required(*_REDUCTIONS)]
+    if decoder.kind is not kind:
+        raise decoder.unsupported(f"a result of .{decoder.kind.suffix}")
     *_, last = decoder.operands
     write, predicate = decoder.write(decoder.operands[0], kind), decoder.predicate(last)
     given = decoder.operands[1:-1]
@@ -246,8 +289,8 @@ def _warp_sync(decoder: Decoder) -> Step:
     return step
 
 
-def _entries(build: Callable[[Decoder], Step], section: str) -> tuple[Entry, ...]:
-    return (Entry(build, f"{_SYNC}: {section}", ends=True),)
+def _entries(build: Callable[[Decoder], Step], section: str, types: str = "") -> tuple[Entry, ...]:
+    return (Entry(build, f"{_SYNC}: {section}", types_of(types), ends=True),)
 
 
 TABLE: dict[str, tuple[Entry, ...]] = {
@@ -259,9 +302,9 @@ TABLE: dict[str, tuple[Entry, ...]] = {
     "bar.cta.arrive": _entries(_arrive, "bar, barrier"),
     "barrier.arrive": _entries(_arrive, "bar, barrier"),
     "barrier.cta.arrive": _entries(_arrive, "bar, barrier"),
-    "bar.red": _entries(_reduce, "bar, barrier"),
-    "bar.cta.red": _entries(_reduce, "bar, barrier"),
-    "barrier.red": _entries(_reduce, "bar, barrier"),
-    "barrier.cta.red": _entries(_reduce, "bar, barrier"),
+    "bar.red": _entries(_reduce, "bar, barrier", "u32 pred"),
+    "bar.cta.red": _entries(_reduce, "bar, barrier", "u32 pred"),
+    "barrier.red": _entries(_reduce, "bar, barrier", "u32 pred"),
+    "barrier.cta.red": _entries(_reduce, "bar, barrier", "u32 pred"),
     "bar.warp.sync": (Entry(_warp_sync, f"{_SYNC}: bar.warp.sync", collective=True, masked=True),),
 }

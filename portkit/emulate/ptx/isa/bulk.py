@@ -22,6 +22,7 @@ from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.core.floats import bf16_to_f32, f32_to_bf16
 from portkit.emulate.ptx.decode import Decoder, Read, ReadOffsets, Step
 from portkit.emulate.ptx.isa.control import nothing
+from portkit.emulate.ptx.isa.copies import groups_left
 from portkit.emulate.ptx.isa.flight import Flights, Operation
 from portkit.emulate.ptx.isa.mbarriers import Delivery, MemoryBarriers
 from portkit.emulate.ptx.isa.proxies import WrittenMaps
@@ -29,7 +30,7 @@ from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import Access, Array, Machine
 from portkit.emulate.ptx.matrix.layouts import swizzled
-from portkit.emulate.ptx.program import Address, Immediate, Operand, Space
+from portkit.emulate.ptx.program import Address, Operand, Space
 from portkit.emulate.ptx.tensormap import SIZE, SWIZZLES, Element, TensorMap
 from portkit.emulate.ptx.types import Type
 
@@ -478,18 +479,30 @@ def _plain_copy(decoder: Decoder) -> Step:
         _, at_barrier = machine.locate(site, Space.SHARED, machine.spread(barrier(machine)), _BARRIER, own)
         for which, thread in enumerate(own.tolist()):
             to, at, count = (int(machine.spread(read(machine))[which]) for read in (target, source, size))
-            every = np.arange(0, count, _UNIT)
+            every = _units(machine, site, count, thread)
             words = machine.load(site, Space.GLOBAL, at + every, _UNIT, np.full(every.size, thread))
             bring(machine, site, to + every, _octets(words, _UNIT), thread, int(at_barrier[which]))
 
     return step
 
 
+def _units(machine: Machine, site: Site, count: int, thread: int) -> Offsets:
+    """Where the units of a plain copy begin.
+
+    Raises:
+        Fault: it has no whole units, none, or more than shared memory can.
+    """
+    if count % _UNIT or not 0 < count <= _BOX:
+        message = f"a bulk copy of {count} bytes: a multiple of {_UNIT} up to {_BOX} is needed"
+        raise Fault(Finding(Kind.UNDEFINED, message, site, machine.place(thread)))
+    return np.arange(0, count, _UNIT)
+
+
 def _plain_store(site: Site, target: ReadOffsets, source: ReadOffsets, size: Read) -> Step:
     def step(machine: Machine) -> None:
         for which, thread in enumerate(machine.selected.tolist()):
             to, at, count = (int(machine.spread(read(machine))[which]) for read in (target, source, size))
-            every = np.arange(0, count, _UNIT)
+            every = _units(machine, site, count, thread)
             store(machine, site, Pieces(_UNIT, to + every, np.ones(every.size, np.bool_), at + every), thread, None)
 
     return step
@@ -502,13 +515,12 @@ def _commit(decoder: Decoder) -> Step:
 
 def _wait(decoder: Decoder) -> Step:
     """With ``.read`` or without: a copy reads and writes at once here."""
-    decoder.need(1)
     decoder.ignore("read")
-    operand = decoder.operands[0]
-    if not isinstance(operand, Immediate):
-        raise decoder.unsupported("a wait for a number of groups that is no constant")
-    but = int(operand.text, 0)
+    but = groups_left(decoder)
     return lambda machine: machine.unit(BulkGroups).wait(but)
+
+
+_PREFETCH = nothing("L2", "global", "tensor", *(f"{rank}d" for rank in range(1, 6)), "tile", "L2::cache_hint")
 
 
 TABLE: dict[str, tuple[Entry, ...]] = {
@@ -516,7 +528,7 @@ TABLE: dict[str, tuple[Entry, ...]] = {
     "cp.async.bulk.tensor": (Entry(_tensor_copy, f"{_SECTION}: cp.async.bulk.tensor", since=90),),
     "cp.reduce.async.bulk.tensor": (Entry(_tensor_reduce, f"{_SECTION}: cp.reduce.async.bulk.tensor", since=90),),
     "cp.async.bulk.prefetch": (
-        Entry(nothing, f"{_SECTION}: cp.async.bulk.prefetch, cp.async.bulk.prefetch.tensor", since=90, changes=False),
+        Entry(_PREFETCH, f"{_SECTION}: cp.async.bulk.prefetch, cp.async.bulk.prefetch.tensor", since=90, changes=False),
     ),
     "cp.async.bulk.commit_group": (Entry(_commit, f"{_SECTION}: cp.async.bulk.commit_group", since=90),),
     "cp.async.bulk.wait_group": (Entry(_wait, f"{_SECTION}: cp.async.bulk.wait_group", since=90),),

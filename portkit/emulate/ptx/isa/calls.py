@@ -63,10 +63,11 @@ def _parts(decoder: Decoder) -> tuple[list[Variable], str, list[Variable]]:
 
 def _call(decoder: Decoder) -> Step:
     decoder.ignore("uni")
-    _, name, arguments = _parts(decoder)
+    results, name, arguments = _parts(decoder)
     after = decoder.instruction.index + 1
     if name in SERVICES:
-        service, site = SERVICES[name], decoder.site
+        service, count, site = *SERVICES[name], decoder.site
+        _need(decoder, name, "arguments", len(arguments), count)
 
         def serve(machine: Machine) -> None:
             machine.go(after)
@@ -79,7 +80,28 @@ def _call(decoder: Decoder) -> Step:
     function = decoder.program.functions.get(name)
     if function is None:
         raise decoder.unsupported(f"function {name} is not in the text")
+    if name in _reached(decoder.program, name):
+        raise decoder.unsupported(f"function {name} may call itself")
+    _need(decoder, name, "arguments", len(arguments), len(function.parameters))
+    _need(decoder, name, "results", len(results), len(function.results))
     return guarded_end(decoder, _enter(decoder, function, arguments))
+
+
+def _need(decoder: Decoder, name: str, what: str, given: int, declared: int) -> None:
+    """Refuse a call that does not fit its function."""
+    if given != declared:
+        raise decoder.unsupported(f"{given} {what} of {name}, which has {declared}")
+
+
+def _reached(program: Program, name: str) -> set[str]:
+    """Functions that one calls, directly or by others."""
+    found: set[str] = set()
+    left = [name]
+    while left:
+        new = program.called[left.pop()] - found
+        found |= new
+        left += new
+    return found
 
 
 def _enter(decoder: Decoder, function: Function, arguments: Sequence[Variable]) -> Step:
@@ -204,8 +226,11 @@ def _fail(machine: Machine, thread: int, values: Sequence[int]) -> str:
     return f"assertion failed: {_string(machine, message)} ({place}, {_string(machine, function)})"
 
 
-SERVICES: dict[str, Callable[[Machine, int, Sequence[int]], str | None]] = {"vprintf": _print, "__assertfail": _fail}
-"""Function of the driver → what it does; a text ends the kernel."""
+SERVICES: dict[str, tuple[Callable[[Machine, int, Sequence[int]], str | None], int]] = {
+    "vprintf": (_print, 2),
+    "__assertfail": (_fail, 5),
+}
+"""Function of the driver → what it does, and its arguments; a text ends the kernel."""
 
 TABLE: dict[str, tuple[Entry, ...]] = {
     "call": (Entry(_call, f"{_FLOW}: call", ends=True),),

@@ -7,6 +7,8 @@ A control instruction ends a block: its step sets the program counters or states
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from portkit.emulate.core.findings import Fault, Finding, Kind
@@ -89,10 +91,14 @@ def _trap(decoder: Decoder) -> Step:
     return guarded_end(decoder, action)
 
 
-def nothing(decoder: Decoder) -> Step:
-    """Of what changes nothing that is modelled, whatever its operands."""
-    decoder.ignore_matching(lambda name: True)
-    return lambda machine: None
+def nothing(*modifiers: str) -> Callable[[Decoder], Step]:
+    """Builds what changes nothing that is modelled, whatever its operands; with the modifiers that it may have."""
+
+    def build(decoder: Decoder) -> Step:
+        decoder.ignore(*modifiers)
+        return lambda machine: None
+
+    return build
 
 
 TABLE: dict[str, tuple[Entry, ...]] = {
@@ -101,6 +107,6 @@ TABLE: dict[str, tuple[Entry, ...]] = {
     "exit": (Entry(_exit, f"{_FLOW}: exit", ends=True),),
     "trap": (Entry(_trap, f"{_MORE}: trap", ends=True),),
     "brkpt": (Entry(_trap, f"{_MORE}: brkpt", ends=True),),
-    "nanosleep.u32": (Entry(nothing, f"{_MORE}: nanosleep", since=70, changes=False),),
-    "pmevent": (Entry(nothing, f"{_MORE}: pmevent", changes=False),),
+    "nanosleep.u32": (Entry(nothing(), f"{_MORE}: nanosleep", since=70, changes=False),),
+    "pmevent": (Entry(nothing("mask"), f"{_MORE}: pmevent", changes=False),),
 }

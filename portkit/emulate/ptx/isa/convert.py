@@ -18,7 +18,7 @@ from portkit.emulate.ptx.decode import Decoder, Read, Step
 from portkit.emulate.ptx.isa.halves import decode, unpack
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.isa.rounding import FLOAT_MODES, INTEGER_MODES, NEAREST, bf16_bits, rounded
-from portkit.emulate.ptx.isa.rows import Function, canonical
+from portkit.emulate.ptx.isa.rows import Function, canonical, relu, saturated
 from portkit.emulate.ptx.machine import Array, Machine
 from portkit.emulate.ptx.types import Type, types_of
 
@@ -88,17 +88,10 @@ def _float_source(decoder: Decoder, kind: Type) -> Read:
 
 
 def _clamped(decoder: Decoder, function: Function) -> Function:
-    """With .sat and .relu, on the wide value."""
+    """With .sat or .relu, before the result is rounded."""
     if decoder.has("sat"):
-        return lambda x: _held(function(x), 1.0)
-    if decoder.has("relu"):
-        return lambda x: np.maximum(function(x), np.asarray(x).dtype.type(0))
-    return function
-
-
-def _held(x: Array, high: float) -> Array:
-    kind = np.asarray(x).dtype.type
-    return np.where(np.isnan(x), kind(0), np.clip(x, kind(0), kind(high)))
+        return lambda x: saturated(function(x))
+    return (lambda x: relu(function(x))) if decoder.has("relu") else function
 
 
 def narrowed(kind: Type, mode: str) -> Function:
@@ -122,8 +115,6 @@ def _float_to_float(decoder: Decoder, result: Type, source: Type) -> Step:
     flushes = decoder.has("ftz")
     whole = decoder.one_of(*INTEGER_MODES)
     mode = decoder.one_of(*FLOAT_MODES) or NEAREST
-    if result is Type.BF16 and mode not in {NEAREST, "rz"}:
-        raise decoder.unsupported(f"rounding .{mode} to bfloat16")
     limit: Function = INTEGER_MODES[whole] if whole else lambda x: x
     limit, last = _clamped(decoder, limit), narrowed(result, mode)
     raw = Type.B16 if result.bits == Type.F16.bits else result
@@ -134,18 +125,36 @@ def _float_to_float(decoder: Decoder, result: Type, source: Type) -> Step:
     return _finish(decoder, lambda x: last(limit(x)), raw, read)
 
 
-def wide_of_integer(x: Array) -> Array:
-    """Float64 of an integer, rounded to odd where it has more than 53 bits."""
-    x = np.asarray(x)
+def _wide_and_lost(x: Array) -> tuple[Array, Array]:
+    """Nearest float64 of an integer of 64 bits, and what of the integer that leaves over: its sign is exact."""
     wide = x.astype(np.float64)
-    if x.dtype.itemsize < 8:
-        return wide
     limit = 2.0**63 if x.dtype.kind == "i" else 2.0**64
     top = wide >= limit
     back = np.where(top, 0, wide).astype(x.dtype)
-    lost = (x - back).view(np.int64).astype(np.float64)
-    lost = np.where(top, -1.0, lost)
+    return wide, np.where(top, -1.0, (x - back).view(np.int64).astype(np.float64))
+
+
+def wide_of_integer(x: Array) -> Array:
+    """Float64 of an integer, rounded to odd where it has more than 53 bits."""
+    x = np.asarray(x)
+    if x.dtype.itemsize < 8:
+        return x.astype(np.float64)
+    wide, lost = _wide_and_lost(x)
     return to_odd(wide, lost, np.ones(wide.shape, np.bool_))
+
+
+def _double_of_integer(mode: str) -> Function:
+    """Float64 of an integer, rounded once."""
+
+    def function(x: Array) -> Array:
+        x = np.asarray(x)
+        if mode == NEAREST or x.dtype.itemsize < 8:
+            return x.astype(np.float64)
+        wide, lost = _wide_and_lost(x)
+        inward = {"rz": np.where(wide > 0, lost < 0, lost > 0), "rm": lost < 0, "rp": lost > 0}[mode]
+        return np.where(inward, np.nextafter(wide, wide + np.sign(lost) * np.abs(wide)), wide)
+
+    return function
 
 
 def _integer_to_float(decoder: Decoder, result: Type, source: Type) -> Step:
@@ -156,17 +165,12 @@ def _integer_to_float(decoder: Decoder, result: Type, source: Type) -> Step:
         raise decoder.unsupported("no rounding mode")
     read = decoder.read(decoder.operands[1], source)
     raw = Type.B16 if result.bits == Type.F16.bits else result
-    function: Function
     if result is Type.F64:
-        if mode != NEAREST:
-            raise decoder.unsupported(f"rounding .{mode} to float64")
-        function = lambda x: np.asarray(x).astype(np.float64)  # noqa: E731
-    elif result is Type.F32 and mode == NEAREST:
-        function = lambda x: np.asarray(x).astype(np.float32)  # noqa: E731
-    else:
-        last = narrowed(result, mode)
-        function = lambda x: last(wide_of_integer(x))  # noqa: E731
-    return _finish(decoder, _clamped(decoder, function), raw, read)
+        return _finish(decoder, _clamped(decoder, _double_of_integer(mode)), raw, read)
+    if result is Type.F32 and mode == NEAREST:
+        return _finish(decoder, _clamped(decoder, lambda x: np.asarray(x).astype(np.float32)), raw, read)
+    wide, last = _clamped(decoder, wide_of_integer), narrowed(result, mode)
+    return _finish(decoder, lambda x: last(wide(x)), raw, read)
 
 
 def to_integer(result: Type, source: Type, whole: Callable[[Array], Array]) -> Function:
@@ -242,11 +246,11 @@ _LARGEST_TF32 = np.uint32(0x7F7F_E000)
 def _to_tf32(decoder: Decoder, result: Type, source: Type) -> Step:
     decoder.need(2)
     mode = decoder.required("rna", "rn", "rz")
-    relu, finite = decoder.has("relu"), decoder.has("satfinite")
+    positive, finite = decoder.has("relu"), decoder.has("satfinite")
     read = decoder.read(decoder.operands[1], source)
 
     def function(x: Array) -> Array:
-        bits = tf32_bits(np.maximum(x, np.float32(0)) if relu else x, mode)
+        bits = tf32_bits(relu(x) if positive else x, mode)
         if finite:
             sign, size = bits & np.uint32(0x8000_0000), bits & np.uint32(0x7FFF_FFFF)
             bits = np.where(size == np.uint32(0x7F80_0000), sign | _LARGEST_TF32, bits)
@@ -271,21 +275,16 @@ def _two_floats(decoder: Decoder, source: Type) -> Callable[[Machine], tuple[Arr
     return lambda machine: unpack(read(machine), source)
 
 
-def _relu(x: Array) -> Array:
-    """NaN stays."""
-    return np.maximum(x, np.float32(0))
-
-
 def _to_pair(decoder: Decoder, result: Type, source: Type) -> Step:
     mode = decoder.required("rn", "rz")
-    relu, finite = decoder.has("relu"), decoder.has("satfinite")
+    positive, finite = decoder.has("relu"), decoder.has("satfinite")
     values = _two_floats(decoder, source)
     write = decoder.write(decoder.operands[0], Type.B32)
     single = Type.BF16 if result is Type.BF16X2 else Type.F16
     last = narrowed(single, mode)
 
     def half(x: Array) -> Array:
-        bits = last(_relu(x) if relu else x)
+        bits = last(relu(x) if positive else x)
         return (_finite(bits, single) if finite else bits).astype(np.uint32)
 
     def step(machine: Machine) -> None:
@@ -308,13 +307,13 @@ def _to_codes(decoder: Decoder, result: Type, source: Type) -> Step:
     decoder.since(89 if result in {Type.E4M3X2, Type.E5M2X2} else 100, f"conversion to .{result.suffix}")
     decoder.required("rn")
     decoder.required("satfinite")
-    relu = decoder.has("relu")
+    positive = decoder.has("relu")
     values = _two_floats(decoder, source)
     form, bits = SMALL[result]
     write = decoder.write(decoder.operands[0], result)
 
     def code(x: Array) -> Array:
-        return form.encode(_relu(x) if relu else x, True)
+        return form.encode(relu(x) if positive else x, True)
 
     def step(machine: Machine) -> None:
         low, high = values(machine)
@@ -323,26 +322,36 @@ def _to_codes(decoder: Decoder, result: Type, source: Type) -> Step:
     return step
 
 
-def scale_code(x: Array, mode: str) -> Array:
-    """Codes of powers of two, E8M0: rounded up or toward zero; NaN is 255."""
+LARGEST_SCALE, NO_SCALE = 254, 255
+"""Codes of E8M0: 2^127, and NaN."""
+
+
+def scale_code(x: Array, mode: str, finite: bool) -> Array:
+    """Codes of powers of two, E8M0, of sizes.
+
+    Args:
+        x: floats.
+        mode: rp (up) or rz (toward zero).
+        finite: whether what is too large becomes the largest power; else it becomes NaN.
+    """
     size = np.abs(np.asarray(x, np.float64))
     part, power = np.frexp(size)
-    exact = part == 0.5
-    code = power - 1 + 127 + np.where((mode == "rp") & ~exact, 1, 0)
-    code = np.where(size == 0, 0, np.clip(code, 0, 254))
-    return np.where(np.isnan(x), 255, code).astype(np.uint32)
+    code = power - 1 + 127 + ((mode == "rp") & (part != 0.5))
+    code = np.where(size == 0, 0, np.maximum(code, 0))
+    large = np.isinf(size) | (code > LARGEST_SCALE)
+    code = np.where(large, LARGEST_SCALE if finite else NO_SCALE, code)
+    return np.where(np.isnan(size), NO_SCALE, code).astype(np.uint32)
 
 
 def _to_scales(decoder: Decoder, source: Type) -> Step:
     decoder.since(100, "conversion to .ue8m0x2")
-    mode = decoder.required("rz", "rp")
-    decoder.ignore("satfinite")  # no code is infinite
+    mode, finite = decoder.required("rz", "rp"), decoder.has("satfinite")
     values = _two_floats(decoder, source)
     write = decoder.write(decoder.operands[0], Type.UE8M0X2)
 
     def step(machine: Machine) -> None:
-        low, high = values(machine)
-        write(machine, (scale_code(low, mode) | scale_code(high, mode) << np.uint32(8)).astype(np.uint16))
+        low, high = (scale_code(each, mode, finite) for each in values(machine))
+        write(machine, (low | high << np.uint32(8)).astype(np.uint16))
 
     return step
 
@@ -354,12 +363,12 @@ def _from_codes(decoder: Decoder, result: Type, source: Type) -> Step:
         raise decoder.unsupported(f"cvt from .{source.suffix} to .{result.suffix}")
     decoder.since(89 if source in {Type.E4M3X2, Type.E5M2X2} else 100, f"conversion from .{source.suffix}")
     decoder.required("rn")
-    relu = decoder.has("relu")
+    positive = decoder.has("relu")
     table, bits = _table(source)
     read, write = decoder.read(decoder.operands[1], source), decoder.write(decoder.operands[0], Type.B32)
     mask = np.uint32((1 << bits) - 1)
     last = narrowed(Type.BF16 if result is Type.BF16X2 else Type.F16, NEAREST)
-    halves = np.asarray(last(_relu(table) if relu else table)).astype(np.uint32)
+    halves = np.asarray(last(relu(table) if positive else table)).astype(np.uint32)
 
     def step(machine: Machine) -> None:
         codes = np.asarray(read(machine)).astype(np.uint32)

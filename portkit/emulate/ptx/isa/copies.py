@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.core.bytestore import Offsets, Words
-from portkit.emulate.core.findings import Site
+from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.ptx.decode import Decoder, Read, Step
 from portkit.emulate.ptx.isa.flight import Flights, Operation
 from portkit.emulate.ptx.isa.registry import Entry
@@ -165,12 +165,13 @@ def _together(copies: list[_Copy]) -> _Copy:
 def _copy(decoder: Decoder) -> Step:
     """cp.async: operands are target, source, size, and the bytes that the source has; the others are zeros."""
     decoder.need(3, 4, 5)
-    decoder.ignore("ca", "cg", "shared", "shared::cta", "global")
+    around = decoder.required("ca", "cg") == "cg"
+    decoder.ignore("shared", "shared::cta", "global")
     policy = decoder.has("L2::cache_hint")
     decoder.ignore("L2::64B", "L2::128B", "L2::256B")
     operands = decoder.operands[: len(decoder.operands) - policy]
     target, source = decoder.address(operands[0]), decoder.address(operands[1])
-    size = _size(decoder, operands[2])
+    size = _size(decoder, operands[2], around)
     given = decoder.read(operands[3], Type.U32) if len(operands) > 3 else None
     site = decoder.site
     operation = Operation(site, "cp.async")
@@ -182,10 +183,11 @@ def _copy(decoder: Decoder) -> Step:
     return step
 
 
-def _size(decoder: Decoder, operand: Operand) -> int:
+def _size(decoder: Decoder, operand: Operand, around: bool) -> int:
+    """Bytes of a copy; one around the first cache (.cg) has 16."""
     size = int(operand.text, 0) if isinstance(operand, Immediate) else 0
-    if size not in {4, 8, 16}:
-        raise decoder.unsupported("a copy of a size other than 4, 8 or 16 bytes")
+    if size not in ({16} if around else {4, 8, 16}):
+        raise decoder.unsupported(f"a copy of a size other than {'16' if around else '4, 8 or 16'} bytes")
     return size
 
 
@@ -195,6 +197,9 @@ def _source_words(machine: Machine, site: Site, at: Offsets, size: int, given: R
     if given is None:
         return machine.load(site, Space.GLOBAL, at, size)
     count = machine.spread(given(machine))
+    if (too_many := count > size).any():
+        message = f"a copy of {size} bytes from {count[too_many][0]} of its source"
+        raise Fault(Finding(Kind.UNDEFINED, message, site, machine.place(int(machine.selected[np.argmax(too_many)]))))
     given_whole = count >= size
     whole = np.count_nonzero(given_whole)
     if whole == count.size:
@@ -205,8 +210,8 @@ def _source_words(machine: Machine, site: Site, at: Offsets, size: int, given: R
         if whole:
             words[given_whole] = machine.load(site, Space.GLOBAL, at[given_whole], size, own[given_whole])
         return words
-    for each in np.unique(np.minimum(count, size)):
-        which = np.flatnonzero(np.minimum(count, size) == each)
+    for each in np.unique(count):
+        which = np.flatnonzero(count == each)
         if each:
             words[which] = _first_bytes(machine, site, at[which], int(each), size, own[which])
     return words
@@ -227,12 +232,18 @@ def _commit(decoder: Decoder) -> Step:
     return lambda machine: machine.unit(Copies).commit()
 
 
-def _wait(decoder: Decoder) -> Step:
+def groups_left(decoder: Decoder) -> int:
+    """The only operand of a wait: how many groups may stay out."""
     decoder.need(1)
     operand = decoder.operands[0]
-    if not isinstance(operand, Immediate):
-        raise decoder.unsupported("a wait for a number of groups that is no constant")
-    but = int(operand.text, 0)
+    left = int(operand.text, 0) if isinstance(operand, Immediate) else -1
+    if left < 0:
+        raise decoder.unsupported("a wait for a number of groups that is no constant from 0 on")
+    return left
+
+
+def _wait(decoder: Decoder) -> Step:
+    but = groups_left(decoder)
     return lambda machine: machine.unit(Copies).wait(but)
 
 

@@ -16,7 +16,7 @@ from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.interpolation import FUNCTIONS, interpolated
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.isa.rounding import FLOAT_MODES, NEAREST, add32, fused32, fused64, multiply32, rounded
-from portkit.emulate.ptx.isa.rows import Function, canonical, computed, row
+from portkit.emulate.ptx.isa.rows import Function, canonical, computed, row, saturated
 from portkit.emulate.ptx.machine import Array
 from portkit.emulate.ptx.types import Type, types_of
 
@@ -30,15 +30,15 @@ def mode_of(decoder: Decoder) -> str:
 
 
 def finished(decoder: Decoder, function: Function, exact: Function | None = None) -> Function:
-    """A function of float32 with .ftz and .sat; ``exact``: its float64 before it is rounded."""
+    """A function of float32 with .ftz and .sat; ``exact``: its float64 before it is rounded. Float64 has neither."""
+    if decoder.kind is Type.F64:
+        return function
     flushes, saturates = decoder.has("ftz"), decoder.has("sat")
     if flushes:
         function = _flushing(function) if exact is None else _flushing_tiny(_NORMAL.get(function, function), exact)
     if saturates:
         return _saturating(function)
-    if flushes:
-        return function
-    return function if isinstance(function, np.ufunc) or decoder.kind is not Type.F32 else _canonical(function)
+    return function if flushes or isinstance(function, np.ufunc) else _canonical(function)
 
 
 def _canonical(function: Function) -> Function:
@@ -82,14 +82,7 @@ def _flushing_tiny(function: Function, exact: Function) -> Function:
 
 
 def _saturating(function: Function) -> Function:
-    """From 0 to 1; NaN and -0 become 0."""
-
-    def operation(*values: Array) -> Array:
-        result = np.asarray(function(*values))
-        kind = result.dtype.type
-        return np.where(result > 0, np.minimum(result, kind(1)), kind(0))
-
-    return operation
+    return lambda *values: saturated(function(*values))
 
 
 def _rounding(
@@ -156,7 +149,7 @@ def _directed_quotient(mode: str) -> Function:
     def function(a: Array, b: Array) -> Array:
         wide = np.asarray(a, np.float64) / np.asarray(b, np.float64)
         lost = floats.fma64(-wide, b, a) * np.sign(b)
-        exact = floats.to_odd(wide, np.asarray(lost), np.isfinite(wide))
+        exact = floats.to_odd(wide, np.asarray(lost), np.isfinite(wide) & np.isfinite(b))
         return rounded(exact, np.float32, mode)
 
     return function
@@ -211,13 +204,15 @@ def _of_float64(function: Callable[[Array], Array]) -> Function:
     return lambda x: function(np.asarray(x).astype(np.float64)).astype(np.float32)
 
 
+_ROUNDED = frozenset({"rcp", "sqrt"})
+"""Functions that have rounding modes."""
+
+
 def _approximate(function: Callable[[Array], Array], table: str | None) -> Callable[[Decoder], Function]:
     """Float32 functions of one argument; a rounding mode, where there is one, makes them exact."""
 
     def choose(decoder: Decoder) -> Function:
-        mode = decoder.one_of("approx", *FLOAT_MODES)
-        if mode is None:
-            raise decoder.unsupported("neither .approx nor a rounding mode")
+        mode = decoder.required("approx", *(FLOAT_MODES if decoder.instruction.opcode in _ROUNDED else ()))
         if mode == "approx" and table:
             unit = interpolated(table)
             flushes = "ftz" in decoder.instruction.modifiers

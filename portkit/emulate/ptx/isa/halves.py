@@ -17,7 +17,7 @@ from portkit.emulate.ptx.isa.floating import FITTED, extreme, finished
 from portkit.emulate.ptx.isa.interpolation import interpolated
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.isa.rounding import NEAREST, bf16_bits, bf16_values
-from portkit.emulate.ptx.isa.rows import Function, canonical, computed
+from portkit.emulate.ptx.isa.rows import Function, canonical, computed, relu, saturated
 from portkit.emulate.ptx.machine import Array
 from portkit.emulate.ptx.types import Type, types_of
 
@@ -103,8 +103,12 @@ def _finish(decoder: Decoder, function: Function) -> Function:
             raise decoder.unsupported("modifier .ftz of bfloat16")
         function = _flushing(function)
     if decoder.has("sat"):
-        function = _held(function, 0, 1)
-    return _held(function, 0, np.inf) if decoder.has("relu") else function
+        return _then(saturated, function)
+    return _then(relu, function) if decoder.has("relu") else function
+
+
+def _then(last: Function, first: Function) -> Function:
+    return lambda *items: last(first(*items))
 
 
 def flush16(x: Array) -> Array:
@@ -117,17 +121,6 @@ def _flushing(function: Function) -> Function:
         result = np.asarray(function(*[flush16(item) for item in items]))
         small = np.abs(result.astype(np.float16).astype(np.float64)) < SMALLEST_NORMAL
         return np.where(small, np.copysign(0.0, result), result)
-
-    return operation
-
-
-def _held(function: Function, low: float, high: float) -> Function:
-    """Within bounds. Of .sat, NaN gives 0; of .relu it stays."""
-
-    def operation(*items: Array) -> Array:
-        result = np.asarray(function(*items))
-        held = np.clip(result, low, high)
-        return np.where(np.isnan(result), low, held) if np.isfinite(high) else held
 
     return operation
 

@@ -285,6 +285,8 @@ def _dot(decoder: Decoder) -> Step:
     decoder.need(4)
     four = decoder.instruction.opcode == "dp4a"
     high = not four and decoder.required("lo", "hi") == "hi"
+    if len(decoder.kinds) != 2:
+        raise decoder.unsupported(f"{len(decoder.kinds)} types")
     left, right = (kind.signed for kind in decoder.kinds)
     kind = Type.S32 if left or right else Type.U32
 

@@ -18,7 +18,7 @@ from portkit.emulate.ptx.isa.mma import words_of, writer_of
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import LANES, Array, Machine
 from portkit.emulate.ptx.program import Space
-from portkit.emulate.ptx.types import Type
+from portkit.emulate.ptx.types import Type, types_of
 
 _SECTION = "Warp-level Matrix Instructions"
 _ROW = 16
@@ -111,5 +111,7 @@ def _movmatrix(decoder: Decoder) -> Step:
 TABLE: dict[str, tuple[Entry, ...]] = {
     "ldmatrix.sync.aligned": (Entry(_ldmatrix, f"{_SECTION}: ldmatrix", since=75, collective=True),),
     "stmatrix.sync.aligned": (Entry(_stmatrix, f"{_SECTION}: stmatrix", since=90, collective=True),),
-    "movmatrix.sync.aligned": (Entry(_movmatrix, f"{_SECTION}: movmatrix", since=75, collective=True),),
+    "movmatrix.sync.aligned": (
+        Entry(_movmatrix, f"{_SECTION}: movmatrix", types_of("b16"), since=75, collective=True),
+    ),
 }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+
 from portkit.emulate.core.findings import Unsupported, readable
 from portkit.emulate.ptx.decode import Decoder, Read, Step
 from portkit.emulate.ptx.isa.families import FAMILIES
-from portkit.emulate.ptx.isa.registry import Compiled, Entry, Table, join
+from portkit.emulate.ptx.isa.registry import NOT_RUN, Compiled, Entry, Table, join
 from portkit.emulate.ptx.program import Immediate, Instruction, Program
 from portkit.emulate.ptx.types import Type
 
@@ -32,8 +34,15 @@ def entry_of(program: Program, instruction: Instruction) -> Entry:
             if program.architecture.number < entry.since:
                 raise Unsupported(f"{program.architecture.name} has no {instruction.opcode}", instruction.site)
             return entry
-    what = f"type .{last.suffix} of {instruction.opcode}" if last else f"{instruction.opcode} without a type"
-    raise Unsupported(f"{what} is not known", instruction.site)
+    raise Unsupported(f"{_what_is_missing(instruction, last)} is not known", instruction.site)
+
+
+def _what_is_missing(instruction: Instruction, last: Type | None) -> str:
+    """What an instruction that has rows has, and none of them: a type, or something in the place of one."""
+    if last:
+        return f"type .{last.suffix} of {instruction.opcode}"
+    behind = instruction.modifiers[row_name(instruction).count(".") :]
+    return f".{behind[-1]} of {instruction.opcode}" if behind else f"{instruction.opcode} without a type"
 
 
 def _rows(instruction: Instruction) -> tuple[Entry, ...]:
@@ -48,7 +57,7 @@ def row_name(instruction: Instruction) -> str:
     """
     found = _row_name(instruction.opcode, instruction.modifiers)
     if found is None:
-        raise Unsupported(f"instruction {instruction.opcode} is not known", instruction.site)
+        raise Unsupported(f"instruction {instruction.name} is not known", instruction.site)
     return found
 
 
@@ -78,6 +87,8 @@ def build_step(entry: Entry, decoder: Decoder) -> Step:
         Unsupported: as ``compile_instruction``.
     """
     decoder.ignore(*row_name(decoder.instruction).split(".")[1:])
+    if entry.types:
+        decoder.chosen_by_type()
     with readable(decoder.site):
         step = entry.build(decoder)
     decoder.finish()
@@ -94,7 +105,11 @@ def _members(decoder: Decoder, entry: Entry) -> Read | None:
     mask = decoder.operands[-1]
     if isinstance(mask, Immediate) and mask.text in ALL_LANES:
         return None
-    return decoder.read(mask, Type.B32)
+    read = decoder.read(mask, Type.B32)
+    if decoder.instruction.guard is None:
+        return read
+    condition = decoder.guard()
+    return lambda machine: np.where(condition(machine), read(machine), NOT_RUN)
 
 
 def _guarded(decoder: Decoder, entry: Entry, step: Step) -> Step:

@@ -28,7 +28,7 @@ _SECTION = "Parallel Synchronization and Communication Instructions: mbarrier"
 
 _SIZE = 8
 _MOST = (1 << 20) - 1
-"""Arrivals that a barrier can expect."""
+"""Arrivals that a barrier can expect, and bytes."""
 
 
 class Work(Protocol):
@@ -144,8 +144,10 @@ class MemoryBarriers:
         landings = self.machine.unit(Landings)
         if landings.open:
             barrier.told.append(landings.known(thread))
-        expect = expect or 0
-        barrier.bytes += expect
+        barrier.bytes += expect or 0
+        if abs(barrier.bytes) > _MOST:
+            message = f"{barrier.bytes} bytes announced to an mbarrier, which counts up to {_MOST}"
+            raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))
         if count > barrier.pending:
             message = f"{count} arrivals at an mbarrier that expects {barrier.pending} more"
             raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))

@@ -26,6 +26,12 @@ WIDEST = 16
 """Bytes of one access of the memory; wider ones are made of several."""
 
 HINTS = ("ca", "cg", "cs", "cv", "lu", "wb", "wt", "nc", "unified")
+EVICTIONS = tuple(
+    f"{cache}::{each}"
+    for cache in ("L1", "L2")
+    for each in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")
+)
+PREFETCHES = ("L2::64B", "L2::128B", "L2::256B")
 ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "seq_cst", "mmio")
 SCOPES = ("cta", "cluster", "gpu", "sys")
 SPACES = {
@@ -52,8 +58,7 @@ def space_of(decoder: Decoder) -> Space:
 
 def access_hints(decoder: Decoder) -> bool:
     """Let pass what changes no result on memory without caches; whether a policy is the last operand."""
-    decoder.ignore(*HINTS, *ORDERS, *SCOPES)
-    decoder.ignore_matching(lambda name: name.startswith(("L1::", "L2::")) and name != "L2::cache_hint")
+    decoder.ignore(*HINTS, *ORDERS, *SCOPES, *EVICTIONS, *PREFETCHES)
     return decoder.has("L2::cache_hint")
 
 
@@ -71,6 +76,7 @@ def load_words(machine: Machine, site: Site, space: Space, at: Array, size: int)
     """A load of any width, checked: ``[selected threads, words]``."""
     if size <= WIDEST:
         return machine.load(site, space, at, size)
+    machine.check_aligned(site, at, size, machine.selected)
     parts = [machine.load(site, space, at + start, WIDEST) for start in range(0, size, WIDEST)]
     return np.concatenate(parts, axis=1)
 
@@ -80,6 +86,7 @@ def store_words(machine: Machine, site: Site, space: Space, at: Array, size: int
     if size <= WIDEST:
         machine.store(site, space, at, size, words)
         return
+    machine.check_aligned(site, at, size, machine.selected)
     for start in range(0, size, WIDEST):
         part = np.ascontiguousarray(words[:, start // 4 : (start + WIDEST) // 4])
         machine.store(site, space, at + start, WIDEST, part)
@@ -159,9 +166,12 @@ def _uniform_load(decoder: Decoder, source: Operand, kind: Type, writes: Sequenc
     name = source.base.name
     (parameter,) = (item for item in decoder.program.parameters if item.name == name)
     start = parameter.offset + source.base.offset + source.offset
-    end = start + kind.bytes * len(writes)
-    if end > parameter.offset + parameter.size:
-        raise decoder.unsupported(f"{end - start} bytes of parameter {name}, which has {parameter.size}")
+    size = kind.bytes * len(writes)
+    if not parameter.offset <= start <= parameter.offset + parameter.size - size:
+        at = start - parameter.offset
+        raise decoder.unsupported(f"{size} bytes at {at} of parameter {name}, which has {parameter.size}")
+    if start % size:
+        raise decoder.unsupported(f"{size} bytes of parameter {name} at no multiple of {size}")
 
     def step(machine: Machine) -> None:
         for value, write in zip(np.frombuffer(machine.parameters, kind.dtype, len(writes), start), writes, strict=True):
@@ -246,13 +256,14 @@ def _map_to_cluster(decoder: Decoder) -> Step:
 
 def _policy(decoder: Decoder) -> Step:
     """createpolicy: a word that hints name."""
-    decoder.ignore_matching(lambda name: True)
+    decoder.ignore("fractional", "range", "cvt", "L2", "global", *EVICTIONS)
     write = decoder.write(decoder.operands[0], Type.B64)
     return lambda machine: write(machine, np.uint64(0))
 
 
 def _ignored(name: str) -> tuple[Entry, ...]:
-    return (Entry(nothing, f"{_MOVES}: {name}", changes=False),)
+    caches = nothing(*SPACES, "L1", "L2", "tensormap", *EVICTIONS)
+    return (Entry(caches, f"{_MOVES}: {name}", changes=False),)
 
 
 TABLE: dict[str, tuple[Entry, ...]] = {

@@ -7,19 +7,21 @@ registers is ``matrix.fragments``; how products are summed is ``matrix.models``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from portkit.emulate.core.findings import Fault, Finding, Kind
 from portkit.emulate.core.floats import fma64
 from portkit.emulate.ptx.decode import Decoder, Step, all_reads
 from portkit.emulate.ptx.isa.registry import Compiled, Entry
 from portkit.emulate.ptx.machine import LANES, Array, Machine, Rows
 from portkit.emulate.ptx.matrix import fragments
 from portkit.emulate.ptx.matrix.formats import FORMATS, Format, Terms, least_of
+from portkit.emulate.ptx.matrix.forms import FORMS, form_of
 from portkit.emulate.ptx.matrix.models import through_halves, warp_model
 from portkit.emulate.ptx.matrix.scales import BlockScales
 from portkit.emulate.ptx.matrix.sums import Parts, multiply, multiply_integers, multiply_through_halves
@@ -107,19 +109,6 @@ def _operand_format(name: str, decoder: Decoder) -> Format:
     return FORMATS["padded e2m1" if padded else name]
 
 
-SHAPES = {
-    "m8n8k4": "f64",
-    "m8n8k16": "s8 u8",
-    "m8n8k32": "s4 u4",
-    "m16n8k4": "tf32 f64",
-    "m16n8k8": "f16 bf16 tf32 f64",
-    "m16n8k16": "f16 bf16 s8 u8 e4m3 e5m2 f64",
-    "m16n8k32": "s8 u8 s4 u4 e4m3 e5m2 e2m3 e3m2 e2m1",
-    "m16n8k64": "s4 u4 e2m1",
-}
-"""Shape → formats of A that have it."""
-
-
 @dataclass(frozen=True)
 class _Kind:
     """What instructions of one name compute."""
@@ -139,37 +128,35 @@ class _Kind:
 def _mma(decoder: Decoder) -> Step:
     shape = shape_of(decoder)
     kinds = types_of(decoder, shape)
-    if len(kinds) != 4 or kinds[1] not in SHAPES.get(shape.name, "").split():
-        raise decoder.unsupported(f"shape {shape.name} of {' '.join(kinds)}")
+    form = form_of(decoder.architecture, shape.name, _kind_of(decoder), kinds)
+    if isinstance(form, str):
+        raise decoder.unsupported(form)
     decoder.required("row")
     decoder.required("col")
-    result, left, right, addend = kinds
-    if result != addend:
-        raise decoder.unsupported(f"{addend} added to {result}")
+    result, left, right, _ = kinds
     a, b = _operand_format(left, decoder), _operand_format(right, decoder)
     if result == "f64":
         return _doubles(decoder, shape)
-    if decoder.one_of("block_scale"):
-        return _scaled(decoder, shape, a, b)
-    kind = _Kind(
-        shape, a, b, result, _integers(decoder, a, b) if result == "s32" else _floats(decoder, shape, a, b, result)
-    )
+    if form.scales:
+        return _scaled(decoder, shape, a, b, form.scales)
+    kind = _Kind(shape, a, b, result, _integers(decoder) if result == "s32" else _floats(decoder, shape, a, b, result))
     _check_counts(decoder, shape, a, b, halves=result == "f16")
     decoder.need(4)
     return Products(kind, [decoder])
 
 
-def _integers(decoder: Decoder, left: Format, right: Format) -> Total:
+def _kind_of(decoder: Decoder) -> str:
+    """What the modifier ``kind`` names; empty where there is none."""
+    found = decoder.one_of(*(f"kind::{form.kind}" for form in FORMS if form.kind))
+    return found.removeprefix("kind::") if found else ""
+
+
+def _integers(decoder: Decoder) -> Total:
     saturate = decoder.has("satfinite")
-    if not left.integer or not right.integer:
-        raise decoder.unsupported("integers of floats")
     return lambda a, b, c, parts: multiply_integers(a, b, c, saturate, parts)
 
 
 def _floats(decoder: Decoder, shape: Shape, left: Format, right: Format, result: str) -> Total:
-    if left.integer or right.integer or result not in {"f32", "f16"}:
-        raise decoder.unsupported(f"{result} of {left.name} and {right.name}")
-    decoder.ignore("kind::f8f6f4")
     model = warp_model(decoder.architecture, left, shape.depth)
     model = model.into_half() if result == "f16" else model
     total = multiply_through_halves if through_halves(decoder.architecture, left) else multiply
@@ -299,12 +286,23 @@ def _check_counts(decoder: Decoder, shape: Shape, left: Format, right: Format, h
         raise decoder.unsupported(f"{given} registers where {needed} are needed")
 
 
-def _scaled(decoder: Decoder, shape: Shape, left: Format, right: Format) -> Step:
-    """D = (A · scales)(B · scales) + C."""
+def _scaled(decoder: Decoder, shape: Shape, left: Format, right: Format, known: Mapping[str, str]) -> Step:
+    """D = (A · scales)(B · scales) + C.
+
+    Args:
+        decoder: of the instruction.
+        shape: of the product.
+        left: format of A.
+        right: format of B.
+        known: the sizes of the scales' vectors that there are, with the format of the scales.
+    """
     decoder.need(8)
-    decoder.ignore("kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4")
-    scales = BlockScales.of(decoder.one_of("scale_vec::1X", "scale_vec::2X", "scale_vec::4X"), left, shape.depth)
-    by = decoder.required("ue8m0", "ue4m3")
+    decoder.required("block_scale")
+    vector = decoder.one_of("scale_vec::1X", "scale_vec::2X", "scale_vec::4X")
+    by, size = decoder.required("ue8m0", "ue4m3"), vector.removeprefix("scale_vec::") if vector else ""
+    if known.get(size) != by:
+        raise decoder.unsupported(f"{vector or 'no scale_vec'} of .{by}")
+    scales = BlockScales.of(vector, left, shape.depth)
     target, *sources = decoder.operands[:4]
     a, b, c = (words_of(decoder, operand) for operand in sources)
     write = writer_of(decoder, target, Type.B32)
@@ -328,12 +326,15 @@ def _scale_bytes(decoder: Decoder, first: int, rows: int, count: int) -> Callabl
     Row ``g`` (and ``g + 8`` of A) is that of lanes ``4·g`` and up. The two selectors name the first byte, and the
     lanes: of A, a pair of lanes has rows ``g`` and ``g + 8``; of B, a single lane has the column.
     """
-    word = decoder.read(decoder.operands[first], Type.B32)
+    word, site = decoder.read(decoder.operands[first], Type.B32), decoder.site
     byte, lane = (decoder.read(item, Type.U16) for item in decoder.items(decoder.operands[first + 1]))
     halves = rows // 8
 
     def read(machine: Machine) -> Array:
         start, pair = (int(np.asarray(each(machine)).reshape(-1)[0]) for each in (byte, lane))
+        if start % count or start >= 4 or pair >= 4 // halves:
+            message = f"byte {start} and lanes {pair} of a register with scales"
+            raise Fault(Finding(Kind.UNDEFINED, message, site, machine.place(int(machine.selected[0]))))
         words = machine.spread(word(machine)).reshape(-1, 8, 4)
         chosen = words[:, :, halves * pair : halves * pair + halves]
         octets = np.ascontiguousarray(chosen).view(np.uint8).reshape(-1, 8, halves, 4)[..., start : start + count]

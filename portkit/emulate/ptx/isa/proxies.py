@@ -14,6 +14,7 @@ from portkit.emulate.ptx.isa.flight import Flights
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.machine import Machine
 from portkit.emulate.ptx.program import Immediate
+from portkit.emulate.ptx.types import types_of
 
 _SECTION = "Parallel Synchronization and Communication Instructions: membar, fence"
 
@@ -76,7 +77,15 @@ def _tensormap(decoder: Decoder) -> Step:
 TABLE: dict[str, tuple[Entry, ...]] = {
     "fence.proxy.async": (Entry(_async, _SECTION, since=90),),
     "fence.proxy.tensormap::generic": (Entry(_tensormap, _SECTION, since=90),),
-    "fence.proxy.alias": (Entry(nothing, _SECTION, since=70, changes=False),),
-    "fence.mbarrier_init": (Entry(nothing, _SECTION, since=90, changes=False),),
-    "setmaxnreg": (Entry(nothing, "Miscellaneous Instructions: setmaxnreg", since=90, changes=False),),
+    "fence.proxy.alias": (Entry(nothing(), _SECTION, since=70, changes=False),),
+    "fence.mbarrier_init": (Entry(nothing("release", "cluster"), _SECTION, since=90, changes=False),),
+    "setmaxnreg": (
+        Entry(
+            nothing("inc", "dec", "sync", "aligned"),
+            "Miscellaneous Instructions: setmaxnreg",
+            types_of("u32"),
+            since=90,
+            changes=False,
+        ),
+    ),
 }

@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from portkit.emulate.core.vectors import Approximation
 from portkit.emulate.ptx.decode import Decoder, Read, Step, Uses
 from portkit.emulate.ptx.program import Instruction, Program
@@ -41,6 +43,10 @@ class Entry:
 Table: TypeAlias = Mapping[str, tuple[Entry, ...]]
 
 
+NOT_RUN = np.uint64(1 << 32)
+"""In the place of a mask of members, of lanes whose guard is false: they need no others."""
+
+
 @dataclass(frozen=True)
 class Compiled:
     """One instruction, ready to run."""
@@ -49,7 +55,7 @@ class Compiled:
     entry: Entry
     step: Step
     uses: Uses
-    members: Read | None = None  # lanes that run it together, by bit; None: all
+    members: Read | None = None  # lanes that run it together, by bit, or NOT_RUN; None: all
     also: tuple[Uses, ...] = ()  # of instructions behind it that run with it
     made: Step | None = None  # as its entry made it; where ``step`` is another, something has been added or taken away
     key: Hashable | None = None  # what those have in common that may run as one

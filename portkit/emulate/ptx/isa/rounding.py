@@ -90,8 +90,9 @@ def bf16_bits(wide: Array, mode: str = NEAREST) -> Array:
     bits = x.astype(np.float32, copy=False).view(np.uint32)
     if mode == NEAREST:
         bits = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    elif mode != "rz":
-        raise NotImplementedError(mode)
+    elif mode != "rz":  # the size grows by what is behind its 8 bits, on the side that the mode rounds away from zero
+        outward = np.signbit(x) == (mode == "rm")
+        bits = np.where(outward & np.isfinite(x), bits + np.uint32(0xFFFF), bits)
     return np.where(np.isnan(x), np.uint16(0x7FFF), (bits >> np.uint32(16)).astype(np.uint16))
 
 

@@ -31,6 +31,18 @@ def canonical(result: Any) -> Any:
     return result
 
 
+def saturated(x: Array) -> Array:
+    """Of .sat: from 0 to 1; NaN and -0 become 0, as on an H200."""
+    x = np.asarray(x)
+    return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
+
+
+def relu(x: Array) -> Array:
+    """Of .relu: 0 for what is not above it, but NaN stays. NumPy's own maximum of -0 and 0 may be either."""
+    x = np.asarray(x)
+    return np.where((x > 0) | np.isnan(x), x, x.dtype.type(0))
+
+
 Choose: TypeAlias = Callable[[Decoder], Function]
 """The function of an instruction, by its modifiers."""
 

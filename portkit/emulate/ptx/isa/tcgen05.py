@@ -27,7 +27,7 @@ from portkit.emulate.ptx.isa.tensor_products import mma
 from portkit.emulate.ptx.machine import LANES, Array, Machine
 from portkit.emulate.ptx.matrix.formats import FORMATS
 from portkit.emulate.ptx.program import Immediate, Operand, Space
-from portkit.emulate.ptx.types import Type
+from portkit.emulate.ptx.types import Type, types_of
 
 _SECTION = "TensorCore 5th Generation Family Instructions"
 
@@ -309,21 +309,23 @@ def _mma(decoder: Decoder) -> Step:
     return mma(decoder)
 
 
-def _entry(build: Callable[[Decoder], Step], name: str, *, collective: bool = True) -> tuple[Entry, ...]:
-    return (Entry(build, f"{_SECTION}: {name}", since=100, collective=collective),)
+def _entry(
+    build: Callable[[Decoder], Step], name: str, *, types: str = "", collective: bool = True
+) -> tuple[Entry, ...]:
+    return (Entry(build, f"{_SECTION}: {name}", types_of(types), since=100, collective=collective),)
 
 
 TABLE: dict[str, tuple[Entry, ...]] = {
-    "tcgen05.alloc": _entry(_allocate, "tcgen05.alloc"),
-    "tcgen05.dealloc": _entry(_free, "tcgen05.dealloc"),
+    "tcgen05.alloc": _entry(_allocate, "tcgen05.alloc", types="b32"),
+    "tcgen05.dealloc": _entry(_free, "tcgen05.dealloc", types="b32"),
     "tcgen05.relinquish_alloc_permit": _entry(_relinquish, "tcgen05.relinquish_alloc_permit"),
-    "tcgen05.ld": _entry(_load, "tcgen05.ld"),
-    "tcgen05.st": _entry(_store, "tcgen05.st"),
+    "tcgen05.ld": _entry(_load, "tcgen05.ld", types="b32"),
+    "tcgen05.st": _entry(_store, "tcgen05.st", types="b32"),
     "tcgen05.wait::ld": _entry(_wait_loads, "tcgen05.wait"),
     "tcgen05.wait::st": _entry(_wait_stores, "tcgen05.wait"),
     "tcgen05.mma": _entry(_mma, "tcgen05.mma", collective=False),
     "tcgen05.cp": _entry(_copy, "tcgen05.cp", collective=False),
     "tcgen05.commit": _entry(_commit, "tcgen05.commit", collective=False),
-    "tcgen05.fence::before_thread_sync": (Entry(nothing, f"{_SECTION}: tcgen05.fence", since=100, changes=False),),
-    "tcgen05.fence::after_thread_sync": (Entry(nothing, f"{_SECTION}: tcgen05.fence", since=100, changes=False),),
+    "tcgen05.fence::before_thread_sync": (Entry(nothing(), f"{_SECTION}: tcgen05.fence", since=100, changes=False),),
+    "tcgen05.fence::after_thread_sync": (Entry(nothing(), f"{_SECTION}: tcgen05.fence", since=100, changes=False),),
 }

@@ -29,6 +29,8 @@ def _replace(decoder: Decoder) -> Step:
     if len(decoder.operands) == 3:
         start += size * _ordinal(decoder)
     kind = Type.B64 if size == 8 else Type.B32
+    if decoder.kind is not kind:
+        raise decoder.unsupported(f"a field of {size} bytes by .{decoder.kind.suffix}")
     address, value, site = decoder.address(decoder.operands[0]), decoder.read(decoder.operands[-1], kind), decoder.site
 
     def step(machine: Machine) -> None:

@@ -19,7 +19,7 @@ from portkit.emulate.ptx.isa.floating import extreme
 from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
 from portkit.emulate.ptx.isa.rows import canonical
-from portkit.emulate.ptx.machine import LANES, Array, Machine
+from portkit.emulate.ptx.machine import LANES, Array, Machine, bits_of
 from portkit.emulate.ptx.program import Immediate, Sink
 from portkit.emulate.ptx.types import Type, types_of
 
@@ -52,6 +52,12 @@ def shuffle_sources(mode: str, by: Array, limits: Array) -> tuple[Array, Array]:
     return np.where(inside, source, _LANE), inside
 
 
+def _for_others(machine: Machine, read: Read) -> Array:
+    """``[warps, 32]`` of what each lane gives; of those that do not take part nobody knows what it is."""
+    values = machine.by_warp(read(machine))
+    return values if machine.whole else np.where(machine.present, values, np.uint32(machine.poison))
+
+
 def _shuffle(decoder: Decoder) -> Step:
     decoder.need(5)
     mode = decoder.required("up", "down", "bfly", "idx")
@@ -65,7 +71,7 @@ def _shuffle(decoder: Decoder) -> Step:
         return _shuffle_fixed(read, write, write_valid, *fixed)
 
     def step(machine: Machine) -> None:
-        values = machine.by_warp(read(machine))
+        values = _for_others(machine, read)
         distance, limit = by(machine), limits(machine)
         if np.ndim(distance):
             distance = machine.by_warp(distance)
@@ -87,7 +93,7 @@ def _shuffle_fixed(read: Read, write: Write, write_valid: Write | None, source: 
     """By constants, so that the lanes are the same in every warp."""
 
     def step(machine: Machine) -> None:
-        moved = machine.by_warp(read(machine)).take(source, axis=1)
+        moved = _for_others(machine, read).take(source, axis=1)
         write(machine, machine.by_thread(moved))
         if write_valid:
             write_valid(machine, machine.by_thread(np.broadcast_to(inside, moved.shape)))
@@ -109,11 +115,6 @@ _VOTES: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def bits_of(flags: Array) -> Array:
-    """Words of ``[warps, 32]`` flags, lane 0 in bit 0."""
-    return np.packbits(flags, axis=1, bitorder="little").view(np.uint32)[:, 0]
-
-
 def _vote(decoder: Decoder) -> Step:
     decoder.need(3)
     mode = decoder.required(*_VOTES, "ballot")
@@ -133,8 +134,7 @@ def _vote(decoder: Decoder) -> Step:
 def _match(decoder: Decoder) -> Step:
     """match.sync: lanes that hold the same value."""
     decoder.need(3)
-    mode = decoder.required("any", "all")
-    kind = decoder.kind
+    everyone, kind = "all" in decoder.instruction.modifiers, decoder.kind
     target, same = decoder.both(decoder.operands[0])
     read = decoder.read(decoder.operands[1], kind)
     write, write_same = decoder.write(target, Type.B32), decoder.write(same, Type.PRED)
@@ -142,7 +142,7 @@ def _match(decoder: Decoder) -> Step:
     def step(machine: Machine) -> None:
         values, present = machine.by_warp(read(machine)), machine.present
         equal = (values[:, :, None] == values[:, None, :]) & present[:, None, :]
-        if mode == "all":
+        if everyone:
             all_alike = (equal | ~present[:, None, :]).all(axis=2).all(axis=1, where=present)
             words = np.where(all_alike, bits_of(present), np.uint32(0))[:, None]
             write_same(machine, machine.by_thread(all_alike[:, None]))
@@ -240,7 +240,8 @@ def _together(
 TABLE: dict[str, tuple[Entry, ...]] = {
     "shfl.sync": _together(_shuffle, f"{_MOVES}: shfl.sync", "b32"),
     "vote.sync": _together(_vote, f"{_SYNC}: vote.sync", "pred b32"),
-    "match.sync": _together(_match, f"{_SYNC}: match.sync", "b32 b64", since=70),
+    "match.any.sync": _together(_match, f"{_SYNC}: match.sync", "b32 b64", since=70),
+    "match.all.sync": _together(_match, f"{_SYNC}: match.sync", "b32 b64", since=70),
     "redux.sync": _together(_reduce, f"{_SYNC}: redux.sync", "u32 s32 b32 f32", since=80),
     "elect.sync": _together(_elect, f"{_SYNC}: elect.sync", "", since=90),
     "activemask": (Entry(_active, f"{_SYNC}: activemask", types_of("b32")),),
