@@ -69,11 +69,11 @@ def test_integers_to_floats(result, source):
 def test_floats_to_integers(result, source):
     width = int(result[1:])
     nothing = 1 << (width - 1) if source == "f64" or width == 64 else 0
-    for mode in WHOLE:
+    for mode, rounded in WHOLE.items():
         got = converted(f"cvt.{mode}.{result}.{source}", WIDTHS[source], width)
         for word, found in zip(WORDS, got, strict=True):
             x = value(word & (1 << WIDTHS[source]) - 1, source)
-            whole = x if x is None or isinstance(x, float) else WHOLE[mode](x)
+            whole = x if x is None or isinstance(x, float) else rounded(x)
             assert found == (nothing if x is None else int(held(whole, *limits(result))) % (1 << width))
 
 
