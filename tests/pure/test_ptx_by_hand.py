@@ -288,3 +288,10 @@ def test_products_that_an_architecture_lacks_are_refused(name, more, target, wor
 def test_scales_that_there_are_not(name, scales, status, words):
     found = outcome(f"{name} {SIX}, {scales};", target="sm_90" if "sm_90" in words else "sm_120a")
     assert (found.status, words in found.message) == (status, True), found
+
+
+def test_addresses_of_shared_memory_wrap():
+    """As an H200's do."""
+    body = FIRST + "mad.lo.u32 %r3, %a0, 4, %r9;\nsub.u32 %r3, %r3, 256;\nst.shared.b32 [%r3+272], %a1;\n"
+    got = results_of(body + "ld.shared.b32 %o0, [%r3+272];", ROWS, module=SHARED)
+    assert got[:, 0].tolist() == ROWS[:, 1].tolist()

@@ -279,6 +279,9 @@ class Decoder:
             row = self._register(base, wide)
             if not offset:
                 return lambda machine: row(machine).astype(np.int64)
+            if wide is Type.B32:  # addresses of 32 bits wrap, as an H200's do
+                small = np.uint32(operand.offset & 0xFFFF_FFFF)
+                return lambda machine: (row(machine) + small).astype(np.int64)
             return lambda machine: row(machine).astype(np.int64) + offset
         if isinstance(base, Symbol):
             symbol = self.symbol_address(base)

@@ -223,32 +223,47 @@ class Runner:
         here = _by_lane(machine, machine.selected)
         parked = ((machine.state == PARKED) & (machine.pc == block.start)).reshape(-1, LANES)
         here |= parked & here.any(axis=1)[:, None]
-        complete, masks = self._complete(block, here)
+        complete = self._complete(block, here)
         machine.halt(PARKED, np.flatnonzero(here & ~complete))
-        first = np.argmax(complete, axis=1)[:, None]
-        chosen = np.flatnonzero(complete & (masks == np.take_along_axis(masks, first, 1)))
+        chosen = np.flatnonzero(complete)
+        if block.members is not None:
+            chosen = self._of_one_mask(block, complete)
         machine.state[chosen] = READY
         machine.select_threads(chosen)
         return chosen.size > 0
 
-    def _complete(self, block: Block, here: Mask) -> tuple[Mask, Array]:
-        """``[warps, 32]``: which lanes have all that they need, of those that are at a block; and their masks.
+    def _complete(self, block: Block, here: Mask) -> Mask:
+        """``[warps, 32]``: which lanes have all that they need, of those that are at a block."""
+        live = (self.machine.state != ENDED).reshape(-1, LANES)
+        if block.members is None:
+            return here & (here | ~live).all(axis=1)[:, None]
+        masks = self._masks(block, here)
+        self._check_own(block, here, masks)
+        alike = (masks[:, :, None] == masks[:, None, :]) & here[:, None, :]
+        have = np.packbits(alike, axis=2, bitorder="little").view(np.uint32)[:, :, 0]
+        return here & (masks.astype(np.uint32) & bits_of(live)[:, None] & ~have == 0)
 
-        Raises:
-            Fault: a lane is not in its own mask.
-        """
+    def _masks(self, block: Block, here: Mask) -> Array:
+        """Of lanes at a block, ``[warps, 32]``; of others 0."""
         machine = self.machine
-        live = bits_of((machine.state != ENDED).reshape(-1, LANES))[:, None]
-        masks = np.full(here.shape, 0xFFFF_FFFF, np.uint64)
+        masks = np.zeros(here.shape, np.uint64)
         if block.members is not None:
             machine.select_threads(np.flatnonzero(here))
             masks[here] = machine.spread(np.asarray(block.members(machine)))
-            self._check_own(block, here, masks)
-        alike = (masks[:, :, None] == masks[:, None, :]) & here[:, None, :]
-        have = np.packbits(alike, axis=2, bitorder="little").view(np.uint32)[:, :, 0]
-        return here & (masks.astype(np.uint32) & live & ~have == 0), masks
+        return masks
+
+    def _of_one_mask(self, block: Block, complete: Mask) -> Threads:
+        """Of each warp, the complete lanes that have the mask of the first one."""
+        masks = self._masks(block, complete)
+        first = np.argmax(complete, axis=1)[:, None]
+        return np.flatnonzero(complete & (masks == np.take_along_axis(masks, first, 1)))
 
     def _check_own(self, block: Block, here: Mask, masks: Array) -> None:
+        """Refuse a mask without its own lane.
+
+        Raises:
+            Fault: there is one.
+        """
         without = here & (masks != NOT_RUN) & (masks >> np.arange(LANES, dtype=np.uint64) & np.uint64(1) == 0)
         if without.any():
             thread = int(np.argmax(without))
@@ -281,7 +296,7 @@ class Runner:
         for at in np.unique(machine.pc[machine.state == READY]):
             here = (machine.state == READY) & (machine.pc == at)
             machine.state[here] = PARKED
-            complete, _ = self._complete(self.code.blocks[int(at)], here.reshape(-1, LANES))
+            complete = self._complete(self.code.blocks[int(at)], here.reshape(-1, LANES))
             machine.state[complete.reshape(-1)] = READY
 
     def _deadlock(self) -> Finding:
