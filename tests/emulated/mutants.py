@@ -285,10 +285,8 @@ class PtxExplained:
         """A class of ``survivors_ptx.py``, or ``MISSED``."""
         if found.kind == "other":
             return survivors_ptx.class_of(self.code, change.index, lambda: self._launches(self.code))
-        if survivors_ptx.is_idle(self.code, change.index, self._launches(self.code)):
-            return "idle"
-        if survivors_ptx.is_same(self.code, change, self._launches(self.code)):
-            return "same"
+        if without := survivors_ptx.is_without(self.code, change, lambda: self._launches(self.code)):
+            return without
         mutant = mutants_ptx.changed(self.code, change)
         if not self._same_in_all_orders(mutant):
             return MISSED

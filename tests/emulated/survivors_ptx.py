@@ -3,7 +3,10 @@
 =========  ==============================================================================================
 idle       whenever it runs, it ends, orders and shows nothing: no operation is out, no write is unseen
 covered    a barrier: without it no two warps, nor lanes, meet at a byte with no other barrier between
+ordered    a wait of some warps for others: without it no two warps meet at a byte in no order either, since the one
+           that waits has come behind all of that by another wait
 alone      an mbarrier that nothing ends: no data and no other mbarrier is put in its place
+unnamed    an mbarrier that is made, and that no arrival, wait or copy names before another, or data, is in its place
 merged     every other wait leaves out what it left out before: a group is committed together with the next one
 unused     a wait for copies whose bytes nobody touches before another wait has ended them, or the block
 behind     a wait for a commit of ``tcgen05``: every thread that waits has, whenever it comes there, waited elsewhere
@@ -17,8 +20,9 @@ masked     it writes other bits, and they are read, but by threads alone that a 
 lost       a store, a copy or a part of a tensor map: what it leaves is there already, or nothing is made of it
 =========  ==============================================================================================
 
-``covered`` is told by masks of warps, byte by byte, apart from the checker's tags; ``idle`` and ``merged`` by what the
-units of asynchronous operations have under way.
+``covered`` is told by masks of warps, byte by byte, apart from the checker's tags; where warps meet in parts, it and
+``ordered`` by a graph of what each warp did between two meetings, apart from the checker's clocks; ``idle`` and
+``merged`` by what the units of asynchronous operations have under way.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ from typing import TYPE_CHECKING
 import mutants_ptx
 import numpy as np
 
+from portkit.emulate.core.findings import Site
+from portkit.emulate.ptx.check import meets_in_parts
 from portkit.emulate.ptx.decode import Decoder
 from portkit.emulate.ptx.execute import Code, Runner, cut
 from portkit.emulate.ptx.isa.bulk import BulkGroups
@@ -51,7 +57,22 @@ from portkit.emulate.ptx.types import Type
 if TYPE_CHECKING:
     from mutants import Change
 
-CLASSES = ("idle", "covered", "alone", "merged", "unused", "behind", "same", "equal", "skips", "dead", "masked", "lost")
+CLASSES = (
+    "idle",
+    "covered",
+    "ordered",
+    "alone",
+    "unnamed",
+    "merged",
+    "unused",
+    "behind",
+    "same",
+    "equal",
+    "skips",
+    "dead",
+    "masked",
+    "lost",
+)
 
 
 # -- what orders
@@ -63,6 +84,9 @@ def reason(kind: str, name: str, whole: Sequence[Launch], mutant: Sequence[Launc
         return "" if any(_met(launch, of) for launch in mutant for of in (_Meetings, _LaneMeetings)) else "covered"
     if kind == "mbarrier":
         return "" if any(map(_reused, mutant)) else "alone"
+    if kind == "wait" and mutants_ptx.ASKS.match(name):
+        in_parts = [_meets_in_parts(launch) for launch in mutant]
+        return "ordered" if all(in_parts) and not any(_met(launch, _Meetings) for launch in mutant) else ""
     if kind in {"commit", "wait"} and "mbarrier" not in name and _all_alike(whole, mutant):
         return "merged"
     if name.startswith("cp.async.wait"):
@@ -73,6 +97,15 @@ def reason(kind: str, name: str, whole: Sequence[Launch], mutant: Sequence[Launc
 def _all_alike(whole: Sequence[Launch], mutant: Sequence[Launch]) -> bool:
     """Whether every wait leaves out in the mutant what it leaves out in the whole."""
     return all(map(operator.eq, map(_out, whole), map(_out, mutant)))
+
+
+def is_without(code: Code, change: Change, launches: Callable[[], Sequence[Launch]]) -> str:
+    """``idle``, ``same`` or ``unnamed``, which runs of the whole show alone; empty: none of them."""
+    if is_idle(code, change.index, launches()):
+        return "idle"
+    if is_same(code, change, launches()):
+        return "same"
+    return "unnamed" if is_unnamed(code, change.index, launches()) else ""
 
 
 def is_same(code: Code, change: Change, launches: Sequence[Launch]) -> bool:
@@ -94,6 +127,59 @@ def is_same(code: Code, change: Change, launches: Sequence[Launch]) -> bool:
     for launch in launches:
         _run(launch, {change.index: watch})
     return not others
+
+
+def is_unnamed(code: Code, index: int, launches: Sequence[Launch]) -> bool:
+    """Whether nobody names the mbarriers that an instruction makes, before others or data are in their place."""
+    if not mutants_ptx.name_of(code.compiled[index]).startswith("mbarrier.init"):
+        return False
+    found = [_Made() for _ in launches]
+    for each, launch in zip(found, launches, strict=True):
+        launch.attach.append(each.attach)
+        _run(launch, {index: each.watch})
+    return any(each.made for each in found) and not any(each.named for each in found)
+
+
+class _Made:
+    """Whether mbarriers that one instruction makes are named."""
+
+    def __init__(self) -> None:
+        self.made = self.named = False
+        self._mine: set[int] = set()  # places where the last one was made by it
+        self._making = False
+
+    def attach(self, runner: Runner) -> None:
+        """Watch one chunk of blocks."""
+        barriers, self._mine = runner.machine.unit(MemoryBarriers), set()
+        initialise, at = barriers.initialise, barriers.at
+
+        def made(site: Site, place: int, count: int, thread: int) -> None:
+            self._mine.discard(place)
+            initialise(site, place, count, thread)
+            self.made |= self._making
+            if self._making:
+                self._mine.add(place)
+
+        def named(site: Site, place: int, thread: int) -> Barrier:
+            self.named |= place in self._mine
+            return at(site, place, thread)
+
+        def used(access: Access) -> None:
+            if access.write:
+                ends = access.at + access.size
+                self._mine -= {place for place in self._mine if ((access.at < place + 8) & (ends > place)).any()}
+
+        barriers.initialise, barriers.at, runner.machine.shared_observer = made, named, used  # type: ignore[method-assign]
+
+    def watch(self, item: Compiled) -> Compiled:
+        """Know when it runs."""
+
+        def step(machine: Machine) -> None:
+            self._making = True
+            item.step(machine)
+            self._making = False
+
+        return replace(item, step=step)
 
 
 def is_behind(code: Code, index: int, launches: Sequence[Launch]) -> bool:
@@ -351,6 +437,80 @@ class _Bytes:
         return any(bool((self.touched[each][at] & ~own).any()) for each in against)
 
 
+class _Graph:
+    """What each warp of a chunk did between two meetings as a node, and the nodes that come before it, by bit.
+
+    It stands in the place of the emulator's clocks, and is told of the same meetings.
+    """
+
+    def __init__(self, groups: int, warps: int) -> None:
+        self.warps = warps
+        self._count = itertools.count(1)
+        every = range(groups * warps)
+        self.node = [next(self._count) for _ in every]
+        self.later = [next(self._count) for _ in every]  # of asynchronous operations
+        self.before = [0 for _ in every]
+
+    def of_group(self, group: int) -> np.ndarray:
+        return np.arange(group * self.warps, (group + 1) * self.warps)
+
+    def meet(self, warps: np.ndarray) -> None:
+        before = 0
+        for warp in warps.tolist():
+            before |= self.before[warp] | 1 << self.node[warp]
+        for warp in warps.tolist():
+            self.before[warp], self.node[warp] = before, next(self._count)
+
+    def tell(self, warp: int, *, later: bool = False) -> int:
+        told = self.before[warp] | 1 << self.node[warp]
+        self.before[warp], self.node[warp] = told, next(self._count)
+        if later:
+            told |= 1 << self.later[warp]
+            self.later[warp] = next(self._count)
+        return told
+
+    def learn(self, warps: np.ndarray, told: int) -> None:
+        for warp in warps.tolist():
+            self.before[warp] |= told
+
+    def now(self, warps: np.ndarray) -> np.ndarray:
+        return np.array([self.node[warp] for warp in warps.tolist()])
+
+    def behind(self, warp: int, other: int, moment: int) -> bool:
+        return bool(self.before[warp] >> moment & 1)
+
+
+class _NodeBytes:
+    """Of each byte, the node of each warp that last read, wrote or changed it by an atomic."""
+
+    def __init__(self, size: int, graph: _Graph) -> None:
+        self.size, self.graph = size, graph
+        self.last: dict[tuple[str, int], np.ndarray] = {}
+
+    def forget(self, start: int, end: int) -> None:
+        for nodes in self.last.values():
+            nodes[start:end] = 0
+
+    def meets(self, use: str, at: np.ndarray, warps: np.ndarray, against: Sequence[str], later: bool = False) -> bool:
+        """As that of ``_Bytes``, by numbers of warps within the chunk."""
+        found = [self._meets(use, at[warps == warp], warp, against, later) for warp in np.unique(warps).tolist()]
+        return any(found)
+
+    def _meets(self, use: str, at: np.ndarray, warp: int, against: Sequence[str], later: bool) -> bool:
+        agent = warp + len(self.graph.node) if later else warp
+        others = (nodes for key, nodes in self.last.items() if key[0] in against and key[1] != agent)
+        met = {node for nodes in others for node in np.unique(nodes[at]).tolist() if node}
+        own = self.last.setdefault((use, agent), np.zeros(self.size, np.int64))
+        own[at] = self.graph.later[warp] if later else self.graph.node[warp]
+        mine = self.graph.node[warp]  # asynchronous operations come behind what their warp did before
+        return any(node != mine and not self.graph.before[warp] >> node & 1 for node in met)
+
+
+def _meets_in_parts(launch: Launch) -> bool:
+    """Whether warps meet without the others of their block."""
+    return meets_in_parts(launch.code, launch.lanes)
+
+
 class _Meetings:
     """Whether two warps of a block touch one byte, or one part of tensor memory, in no order, one of them writing."""
 
@@ -363,7 +523,8 @@ class _Meetings:
         self.warps = machine.per_group // LANES
         self.stride = machine.shared.stride
         self.memory = machine.memory.bytes
-        self.spaces = {"shared": _Bytes(machine.shared.bytes.size), "mbarrier": _Bytes(machine.shared.bytes.size)}
+        self.in_parts = meets_in_parts(runner.code, machine.per_group)
+        self.spaces = {"shared": self._space(), "mbarrier": self._space()}
         self.blocks = [_Bytes(self.memory.size) for _ in machine.groups]
         machine.shared_observer = self._shared
         machine.observer = self._global
@@ -371,9 +532,23 @@ class _Meetings:
         machine.synchronised = self._barrier
         machine.settled = self.spaces["shared"].forget
 
+    def _space(self) -> _Bytes | _NodeBytes:
+        machine, size = self.machine, self.machine.shared.bytes.size
+        if not self.in_parts:
+            return _Bytes(size)
+        if machine.clocks is None:
+            machine.clocks = _Graph(len(machine.groups), self.warps)  # type: ignore[assignment]
+            machine.later_observer = self._later
+        return _NodeBytes(size, machine.clocks)  # type: ignore[arg-type]
+
+    def _later(self, access: Access) -> None:
+        places = (access.at[:, None] + np.arange(access.size)).reshape(-1)
+        warps = np.repeat(access.threads // LANES, access.size)
+        self.found |= self.spaces["shared"].meets("read", places, warps, _AGAINST["read"], later=True)
+
     def _barrier(self, groups: np.ndarray) -> None:
         for group in groups.tolist():
-            for space in self.spaces.values():
+            for space in () if self.in_parts else self.spaces.values():
                 space.forget(group * self.stride, (group + 1) * self.stride)
             self.blocks[group].forget_all()
 
@@ -385,9 +560,12 @@ class _Meetings:
         for group in np.unique(groups).tolist():
             self._note(self.blocks[group], access, access.at, self.memory, groups == group)
 
-    def _note(self, space: _Bytes, access: Access, at: np.ndarray, held: np.ndarray | None, which=None) -> None:
+    def _note(
+        self, space: _Bytes | _NodeBytes, access: Access, at: np.ndarray, held: np.ndarray | None, which=None
+    ) -> None:
         places = at[:, None] + np.arange(access.size)
-        warps = np.broadcast_to(self._bits(access.threads)[:, None], places.shape)
+        bits = access.threads // LANES if isinstance(space, _NodeBytes) else self._bits(access.threads)
+        warps = np.broadcast_to(bits[:, None], places.shape)
         changes = self._changes(access, places, held)
         chosen = np.ones(places.shape, np.bool_) if which is None else np.broadcast_to(which[:, None], places.shape)
         use = "atomic" if access.atomic else "write" if access.write else "read"

@@ -126,3 +126,60 @@ def test_waits_behind_a_later_commit(second, waits):
     assert len(named) == 3
     found = {n: "behind" if survivors_ptx.is_behind(code, n, [launch(code)]) else "needed" for n in named}
     assert found == named
+
+
+MADE = """
+mov.u32 %r60, tile; setp.eq.u32 %p0, %r90, 0;
+@%p0 mbarrier.init.shared::cta.b64 [%r60], 1; // unnamed
+bar.sync 0;
+@%p0 mbarrier.init.shared::cta.b64 [%r60], 1; // needed
+@%p0 mbarrier.init.shared::cta.b64 [%r60+8], 1; // unnamed
+bar.sync 0;
+@%p0 mbarrier.arrive.shared::cta.b64 _, [%r60];
+bar.sync 0;
+@%p0 st.shared.b64 [%r60+8], %rd0;
+"""
+
+
+def test_mbarriers_that_nobody_names():
+    kernel = text(MADE, threads=64, shared=8192)
+    code = load(kernel)
+    named = commented(kernel, code)
+    assert len(named) == 3
+    assert {n: "unnamed" if survivors_ptx.is_unnamed(code, n, [launch(code)]) else "needed" for n in named} == named
+
+
+PARTS = """
+mov.u32 %r60, tile; add.u32 %r61, %r60, 8; setp.eq.u32 %p0, %r90, 0; setp.eq.u32 %p1, %r90, 32;
+@%p0 mbarrier.init.shared::cta.b64 [%r60], 1; @%p0 mbarrier.init.shared::cta.b64 [%r61], 1;
+setp.lt.u32 %p2, %r90, 32;
+bar.sync 0;
+@%p2 bra $waits;
+ld.shared.b32 %r0, [%r60+64];
+@%p1 mbarrier.arrive.shared::cta.b64 _, [%r60];
+{}
+@%p1 mbarrier.arrive.shared::cta.b64 _, [%r61];
+bra $end;
+$waits:
+$first: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r60], 0; // first
+@!%p3 bra $first;
+$second: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r61], 0; // second
+@!%p3 bra $second;
+@%p0 st.shared.b32 [%r60+64], 1;
+@%p0 st.shared.b32 [%r60+68], 1;
+$end:
+"""
+
+
+@pytest.mark.parametrize("more", ["", "ld.shared.b32 %r0, [%r60+68];"])
+def test_waits_for_what_is_known_by_another(more):
+    """One warp reads, tells of it, reads more or not, and tells again: the second wait covers the first."""
+    kernel = text(PARTS.format(more), threads=64, shared=8192)
+    code = load(kernel)
+    comments = [line.partition("// ")[2] for line in kernel.splitlines()]
+    asks = {comments[item.instruction.site.line - 1]: n for n, item in enumerate(code.compiled)}
+    found = {}
+    for which in ("first", "second"):
+        mutant = launch(changed(code, Change(asks[which], "deleted")))
+        found[which] = survivors_ptx.reason("wait", code.compiled[asks[which]].instruction.name, [], [mutant])
+    assert found == {"first": "ordered", "second": "" if more else "ordered"}

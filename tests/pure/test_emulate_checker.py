@@ -13,6 +13,7 @@ from portkit.emulate import Options, in_every_order, run
 from portkit.emulate.core.checker import MANY, Ledger, Use, Values, agent_of, global_tags, group_of
 from portkit.emulate.core.memory import Allocation
 from portkit.emulate.core.races import GlobalRaces
+from portkit.emulate.core.releases import Releases
 
 LOAD = {"gfx942": "global_load_dword", "gfx1100": "global_load_b32", "gfx1201": "global_load_b32"}
 SCALAR_LOAD = {"gfx942": "s_load_dword", "gfx1100": "s_load_b32", "gfx1201": "s_load_b32"}
@@ -224,9 +225,10 @@ def values(before, after):
 @pytest.mark.parametrize(
     ("first", "second", "races"),
     [
-        *((Use.READ, use, use is not Use.READ) for use in Use),
+        *((Use.READ, use, use not in {Use.READ, Use.LOOK}) for use in Use),
         *((Use.WRITE, use, True) for use in Use),
-        *((Use.ATOMIC, use, use is not Use.ATOMIC) for use in Use),
+        *((Use.ATOMIC, use, use not in {Use.ATOMIC, Use.LOOK}) for use in Use),
+        *((Use.LOOK, use, use is Use.WRITE) for use in Use),
     ],
 )
 def test_every_pair_of_uses(first, second, races):
@@ -270,12 +272,83 @@ def test_what_is_forgotten_is_no_race():
     assert ledger.note(Use.READ, at(32), 4, by(1)) is not None
 
 
-def test_workgroups_that_both_used_an_atomic_are_in_order():
-    races, where = GlobalRaces(3), Allocation("x", 0, 64)
-    races.note(Use.ATOMIC, Allocation("lock", 64, 4), at(0, 0), 4, of((0, 0), (1, 0)))
-    assert races.note(Use.WRITE, where, at(0), 4, of((0, 0))) is None
-    assert races.note(Use.WRITE, where, at(0), 4, of((1, 0))) is None
-    assert races.note(Use.WRITE, where, at(0), 4, of((2, 0))) is not None
+FLAG, OTHER = at(64), at(68)
+
+
+def released(races, group, place=FLAG, **what):
+    """A workgroup's atomic, which acquires and releases."""
+    races.releases.note(place, at(group), **{"acquires": True, "releases": True} | what)
+
+
+@pytest.mark.parametrize(
+    ("between", "races"),
+    [
+        (lambda all_: None, True),
+        (lambda all_: (released(all_, 0), released(all_, 1)), False),
+        (lambda all_: (released(all_, 1), released(all_, 0)), True),  # read before it was released
+        (lambda all_: (released(all_, 0), released(all_, 1, OTHER)), True),  # another place
+        (lambda all_: (released(all_, 0, releases=False), released(all_, 1)), True),
+        (lambda all_: (released(all_, 0), released(all_, 1, acquires=False)), True),
+        (lambda all_: (released(all_, 0, wrote=np.zeros(1, np.bool_)), released(all_, 1)), True),  # a swap that failed
+        (lambda all_: (released(all_, 0), released(all_, 2, releases=False, acquires=False), released(all_, 1)), False),
+        (lambda all_: (released(all_, 0), released(all_, 2), released(all_, 1)), False),
+        (lambda all_: (released(all_, 0), released(all_, 2, replaces=True, acquires=False), released(all_, 1)), True),
+        (
+            lambda all_: (released(all_, 0), released(all_, 2), released(all_, 2, OTHER), released(all_, 1, OTHER)),
+            False,
+        ),
+        (lambda all_: (released(all_, 0), released(all_, 2, OTHER), released(all_, 1, OTHER)), True),
+    ],
+)
+def test_atomics_order_workgroups_by_what_they_release_and_acquire(between, races):
+    all_, where = GlobalRaces(3, releases=Releases(3)), Allocation("x", 0, 64)
+    assert all_.note(Use.WRITE, where, at(0), 4, of((0, 0))) is None
+    between(all_)
+    assert (all_.note(Use.WRITE, where, at(0), 4, of((1, 0))) is not None) == races
+
+
+def test_what_comes_behind_a_release_is_not_released():
+    races, where = GlobalRaces(2, releases=Releases(2)), Allocation("x", 0, 64)
+    released(races, 0)
+    races.note(Use.WRITE, where, at(0), 4, of((0, 0)))
+    released(races, 1)
+    assert races.note(Use.READ, where, at(0), 4, of((1, 0))) is not None
+    released(races, 0)
+    assert races.note(Use.READ, where, at(0), 4, of((1, 0))) is not None
+    released(races, 1)
+    assert races.note(Use.READ, where, at(0), 4, of((1, 0))) is None
+
+
+def test_atomics_of_one_instruction_come_one_after_the_other():
+    races, where = GlobalRaces(3, releases=Releases(3)), Allocation("x", 0, 64)
+    races.note(Use.WRITE, where, at(0, 4, 8), 4, of((0, 0), (1, 0), (2, 0)))
+    races.releases.note(at(64, 64, 64), at(1, 2, 0), acquires=True, releases=True)
+    assert races.note(Use.READ, where, at(4), 4, of((2, 0))) is None
+    assert races.note(Use.READ, where, at(0), 4, of((2, 0))) is not None
+    assert races.note(Use.READ, where, at(4, 8), 4, of((0, 0), (0, 0))) is None
+
+
+@pytest.mark.parametrize(("before", "behind", "races"), [(True, True, False), (False, True, True), (True, False, True)])
+def test_fences_let_relaxed_accesses_order_workgroups(before, behind, races):
+    all_, where = GlobalRaces(2, releases=Releases(2, fences=True)), Allocation("x", 0, 64)
+    all_.note(Use.WRITE, where, at(0), 4, of((0, 0)))
+    if before:
+        all_.releases.fence(at(0))
+    for group in (0, 1):
+        released(all_, group, acquires=False, releases=False)
+    if behind:
+        all_.releases.fence(at(1))
+    assert (all_.note(Use.READ, where, at(0), 4, of((1, 0))) is not None) == races
+
+
+def test_of_too_many_atomics_only_who_used_them_is_known(monkeypatch):
+    monkeypatch.setattr("portkit.emulate.core.releases.KEPT", 2)
+    races, where = GlobalRaces(4, releases=Releases(4)), Allocation("x", 0, 64)
+    races.note(Use.WRITE, where, at(0), 4, of((0, 0)))
+    for group in (1, 0, 2):
+        released(races, group)
+    assert races.note(Use.READ, where, at(0), 4, of((2, 0))) is None
+    assert races.note(Use.READ, where, at(0), 4, of((3, 0))) is not None
 
 
 def test_reads_are_judged_once_their_buffer_is_written():

@@ -16,6 +16,7 @@ from portkit.emulate.amdgcn.machine import Access, Machine
 from portkit.emulate.amdgcn.swaps import guesses
 from portkit.emulate.amdgcn.waits import missing_waits
 from portkit.emulate.core.checker import Conflict, Use
+from portkit.emulate.core.clocks import ClockedLedger
 from portkit.emulate.core.findings import Finding, Kind
 from portkit.emulate.core.memory import Memory
 from portkit.emulate.core.races import SharedLedger
@@ -63,7 +64,7 @@ class Check:
         if self.judged.findings:
             runner.watch = self._on_block
         if self.launch.needed(machine.waves_per_group):
-            machine.observer = whole
+            machine.observer, machine.exchanged = whole, whole.exchanged
         machine.shared_observer = shared
 
         def at_barrier(machine: Machine, groups: NDArray[np.int64]) -> None:
@@ -152,7 +153,7 @@ class _SharedCheck(SharedCheck):
         barriers = [number for number, lines in self.loose.items() if recent.line in lines]
         return np.isin(self.machine.pc[recent.waves], barriers)
 
-    def _order(self, ledger: SharedLedger, use: Use, access: Watched) -> None:
+    def _order(self, ledger: SharedLedger | ClockedLedger, use: Use, access: Watched) -> None:
         if access.site.line in self.may_outlast:
             waves = access.spread(np.arange(self.machine.waves))
             self.recent.append(_Recent(access.site.line, use, access.at, access.size, waves))

@@ -23,6 +23,7 @@ from portkit.emulate.core.launch import Grid
 from portkit.emulate.core.memory import BASE, Memory
 from portkit.emulate.core.schedule import READY
 from portkit.emulate.core.shared import SharedMemory
+from portkit.emulate.core.watch import Exchange
 
 Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -149,6 +150,7 @@ class Machine:
         self.services: list[Service] = []
         self.host: HostCalls | None = None
         self.observer: Callable[[Access], None] | None = None
+        self.exchanged: Callable[[Exchange], None] | None = None  # atomics on global memory
         self.shared_observer: Callable[[Access], None] | None = None
         self._exec_mask()
 
@@ -318,14 +320,21 @@ class Machine:
             self.observer(Access(site, at, size, self, active, write=True, words=words))
         self.memory.store(at, size, words)
 
-    def touch_atomically(self, site: Site, at: Offsets, size: int, active: Mask | None) -> None:
+    def touch_atomically(self, site: Site, at: Offsets, size: int, active: Mask | None) -> Access:
         """Check of an atomic on global memory, which must be aligned."""
         self._check_global(site, at, size, active)
         if low_bits(at) & (size - 1):
             first = int(np.argmax(at & (size - 1) != 0))
             raise Fault(self._finding(Kind.MISALIGNED, f"atomic of {size} bytes", site, at, first, active))
+        access = Access(site, at, size, self, active, write=True, atomic=True)
         if self.observer:
-            self.observer(Access(site, at, size, self, active, write=True, atomic=True))
+            self.observer(access)
+        return access
+
+    def exchange(self, access: Access, wrote: Mask | None) -> None:
+        """Tell of an atomic on global memory that was made; no instruction says what it acquires and releases."""
+        if self.exchanged:
+            self.exchanged(Exchange(access.at, access.waves, wrote=wrote))
 
     def _refuse_services(self, site: Site, at: Offsets, size: int) -> None:
         for service in self.services:

@@ -1,7 +1,8 @@
 """Races and reads of what nothing wrote, found from the accesses of a run.
 
 Two accesses of different agents race when they touch one byte, at least one of them writes, not both are
-atomic, and nothing orders them. Barriers order the waves of a workgroup; nothing but atomics orders workgroups.
+atomic, and nothing orders them. Barriers order the waves of a workgroup; nothing but atomics that acquire what others
+released orders workgroups.
 
 Everything here is kept in arrays of tags, so a check is a gather and a scatter beside the access's own.
 """
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from portkit.emulate.core.bytestore import Bytes, Offsets, low_bits
+from portkit.emulate.core.releases import Releases
 
 Agents: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -35,14 +37,16 @@ class Use(enum.Enum):
     READ = "read"
     WRITE = "write"
     ATOMIC = "atomic"
+    LOOK = "look"  # a read that may meet atomics, as of a flag
 
     __hash__ = object.__hash__  # Enum's own hashes a name at every look-up
 
 
 CONFLICTS = {
     Use.READ: (Use.WRITE, Use.ATOMIC),
-    Use.WRITE: (Use.WRITE, Use.READ, Use.ATOMIC),
+    Use.WRITE: (Use.WRITE, Use.READ, Use.ATOMIC, Use.LOOK),
     Use.ATOMIC: (Use.WRITE, Use.READ),
+    Use.LOOK: (Use.WRITE,),
 }
 """Use → earlier uses by another agent that it races with."""
 
@@ -68,6 +72,11 @@ class Values:
     after: Callable[[], Bytes]
 
 
+def finest(granule: int, at: Offsets, size: int) -> int:
+    """Bytes of granules, a power of two and so many at most, that accesses consist of whole ones."""
+    return min(granule, (size | low_bits(at)) & -(size | low_bits(at)))
+
+
 class Ledger:
     """Who touched each granule of a range of memory, by use.
 
@@ -76,12 +85,13 @@ class Ledger:
 
     Attributes:
         granule: bytes that share a tag; becomes finer with the accesses.
+        now: moment of the accesses that are noted, where moments count.
     """
 
     dtype: DTypeLike = np.int32
 
     def __init__(self, size: int) -> None:
-        self.size, self.granule = size, WIDEST
+        self.size, self.granule, self.now = size, WIDEST, 0
         self.tags: dict[Use, Tags] = {}
 
     def apart(self, tags: Tags, own: Tags) -> Mask:
@@ -90,6 +100,10 @@ class Ledger:
 
     def graver(self, found: Mask, tags: Tags, own: Tags) -> Mask:
         """Of the accesses that race, those to report."""
+        return found
+
+    def unordered(self, found: Mask, earlier: Use, place: Offsets, own: Tags) -> Mask:
+        """Of the accesses that race with an earlier use, those that nothing else orders."""
         return found
 
     def together(self, tags: Tags, own: Tags) -> Tags:
@@ -103,7 +117,7 @@ class Ledger:
 
     def _refine(self, at: Offsets, size: int) -> None:
         """Make granules so fine that the accesses consist of whole ones."""
-        needed = min(self.granule, (size | low_bits(at)) & -(size | low_bits(at)))
+        needed = finest(self.granule, at, size)
         if needed < self.granule:
             self.tags = {use: np.repeat(tags, self.granule // needed) for use, tags in self.tags.items()}
             self.granule = needed
@@ -138,6 +152,8 @@ class Ledger:
             found = self.apart(tags, own)
             if earlier is use and values and found.any():
                 found &= self._differ(values.before(), values.after(), place)
+            if found.any():
+                found = self.unordered(found, earlier, place, own)
             if found.any():
                 return self._conflict(self.graver(found, tags, own), tags, place, earlier)
         return None
@@ -212,9 +228,47 @@ def agent_of(tag: int) -> int | None:
 
 
 class GlobalLedger(Ledger):
-    """Who touched global memory, by workgroup, epoch and wave: barriers order the waves of a workgroup."""
+    """Who touched global memory, by workgroup, epoch and wave: barriers order the waves of a workgroup.
+
+    Args:
+        size: bytes.
+        releases: by which workgroups are in order, at moments of these; None: by nothing.
+    """
 
     dtype: DTypeLike = np.int64
+
+    def __init__(self, size: int, releases: Releases | None = None) -> None:
+        super().__init__(size)
+        self.releases = releases
+        self.moments: dict[Use, NDArray[np.int64]] = {}
+
+    def _refine(self, at: Offsets, size: int) -> None:
+        before = self.granule
+        super()._refine(at, size)
+        if self.granule < before:
+            self.moments = {use: np.repeat(each, before // self.granule) for use, each in self.moments.items()}
+
+    def _enter(self, use: Use, place: Offsets, own: Tags, values: Values | None) -> Conflict | None:
+        found = super()._enter(use, place, own, values)
+        if self.releases and self.releases.now:
+            if use not in self.moments:
+                self.moments[use] = np.zeros(self.tags[use].size, np.int64)
+            self.moments[use][place] = self.now
+        return found
+
+    def unordered(self, found: Mask, earlier: Use, place: Offsets, own: Tags) -> Mask:
+        """But for those of workgroups of which one acquired what the other released behind its use."""
+        if self.releases is None or not self.releases.now:
+            return found
+        tags = self.tags[earlier][place]
+        which = found & ((tags >> _GROUP) != (own >> _GROUP))
+        if not which.any():
+            return found
+        mine, others = groups_of(own[which]), groups_of(tags[which])  # of several it is negative
+        moments = self.moments[earlier][place][which] if earlier in self.moments else np.zeros(mine.size, np.int64)
+        left = found.copy()
+        left[which] = ~self.releases.behind(mine, others, moments, self.now)
+        return left
 
     def apart(self, tags: Tags, own: Tags) -> Mask:
         """Of another workgroup, or of another wave with no barrier since."""

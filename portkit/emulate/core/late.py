@@ -36,6 +36,7 @@ class Kept:
     agents: Callable[[], Agents]  # tags, one an access
     words: Words | None = None  # of writes whose values tell whether they change anything
     origin: Any = None  # whom to tell
+    moment: int = 0  # where the ledger wants to know it
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ class Batch:
             if isinstance(item, Ordered):
                 ledger.forget(item.start, item.end)
                 continue
+            ledger.now = item.moment
             conflict = ledger.note(item.use, item.at, item.size, item.agents(), _values(item, held))
             if conflict:
                 report(item, conflict)

@@ -21,11 +21,11 @@ from portkit.emulate.core.checker import (
     Use,
     Values,
     agents_of,
-    group_of,
     groups_of,
 )
 from portkit.emulate.core.late import Batch, Kept, Ordered
 from portkit.emulate.core.memory import Allocation
+from portkit.emulate.core.releases import Releases
 
 Groups: TypeAlias = slice | NDArray[np.int64]
 """Workgroups of a chunk; some may stand there more than once."""
@@ -210,7 +210,6 @@ class _Origin:
 
     told: Any
     where: Allocation
-    synchronised: Mask  # workgroups that had used an atomic by then
 
 
 @dataclass
@@ -218,38 +217,33 @@ class GlobalRaces:
     """Races in global memory.
 
     Accesses to an allocation are only kept, and judged at the end of the launch, or once another agent may see what the
-    kernel writes to it: mostly none does. Workgroups that used an atomic are taken to be ordered by it, as by a lock or
-    a counter.
+    kernel writes to it: mostly none does.
 
     Args:
         workgroups: of the launch.
+        releases: by which they are in order; None: by nothing.
         report: told of races that are found later, with whom the access was kept for.
     """
 
     workgroups: int
     report: Callable[[Any, Allocation, Conflict], None] | None = None
-    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    releases: Releases | None = None
+    ledgers: dict[str, GlobalLedger] = field(default_factory=dict)
     kept: dict[str, tuple[Allocation, Batch]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.synchronised: Mask = np.zeros(self.workgroups, np.bool_)
 
     def note(
         self, use: Use, where: Allocation, at: Offsets, size: int, tags: Agents, values: Values | None = None
     ) -> Conflict | None:
         """As ``Ledger.note``, with offsets into the allocation."""
-        if use is Use.ATOMIC:
-            self._synchronise(groups_of(tags))
         if use is Use.READ and self.keep(use, where, at, size, tags):
             return None
-        conflict = self._ledger(where).note(use, at, size, tags, values)
-        return self._unordered(conflict, tags, self.synchronised)
+        ledger = self._ledger(where)
+        ledger.now = self._now
+        return ledger.note(use, at, size, tags, values)
 
-    def _synchronise(self, groups: Agents) -> None:
-        """In an array of its own: what is kept has the one of its time."""
-        if not self.synchronised[groups].all():
-            self.synchronised = self.synchronised.copy()
-            self.synchronised[groups] = True
+    @property
+    def _now(self) -> int:
+        return self.releases.now if self.releases else 0
 
     def keep(
         self,
@@ -269,7 +263,7 @@ class GlobalRaces:
         batch = self.kept[where.name][1]
         if batch.full:
             return False
-        batch.keep(Kept(use, at, size, lambda: tags, words, _Origin(told, where, self.synchronised)))
+        batch.keep(Kept(use, at, size, lambda: tags, words, _Origin(told, where), self._now))
         return True
 
     def settle(self) -> None:
@@ -278,21 +272,14 @@ class GlobalRaces:
             if not batch.alone():
                 self._ledger(where)
 
-    def _ledger(self, where: Allocation) -> Ledger:
+    def _ledger(self, where: Allocation) -> GlobalLedger:
         if where.name not in self.ledgers:
-            ledger = self.ledgers[where.name] = GlobalLedger(where.size)
+            ledger = self.ledgers[where.name] = GlobalLedger(where.size, self.releases)
             if where.name in self.kept:
                 self.kept.pop(where.name)[1].judge(ledger, self._told)
         return self.ledgers[where.name]
 
     def _told(self, item: Kept, conflict: Conflict) -> None:
         origin: _Origin = item.origin
-        if self.report and self._unordered(conflict, item.agents(), origin.synchronised):
+        if self.report:
             self.report(origin.told, origin.where, conflict)
-
-    def _unordered(self, conflict: Conflict | None, tags: Agents, synchronised: Mask) -> Conflict | None:
-        if conflict is None or not synchronised.any():
-            return conflict
-        mine, other = group_of(int(tags[conflict.which])), group_of(conflict.other)
-        ordered = synchronised[mine] and (other is None or synchronised[other])
-        return None if ordered else conflict

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from portkit.emulate.core.bytestore import Bytes, ByteStore, Offsets, Words
 from portkit.emulate.core.checker import MANY, Conflict, Use, Values, agent_of, global_tags, group_of
+from portkit.emulate.core.clocks import ClockedLedger, Clocks
 from portkit.emulate.core.findings import Finding, Kind, Place, Site, keep
 from portkit.emulate.core.late import Kept
 from portkit.emulate.core.launch import Grid
 from portkit.emulate.core.memory import Allocation, Memory
 from portkit.emulate.core.races import GlobalRaces, SharedLedger
+from portkit.emulate.core.releases import Mask, Releases
 from portkit.emulate.core.shared import SharedMemory
 
 Note = Callable[[Finding], None]
@@ -83,6 +85,18 @@ class _Touch:
     place: Callable[[int], Place]
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """What accesses that order workgroups have done, or others that meet them."""
+
+    at: Offsets  # into the arena, in the order of their lanes
+    waves: NDArray[np.int64]  # of the chunk, of each
+    acquires: bool = True
+    releases: bool = True
+    wrote: Mask | None = None  # None: all
+    replaces: bool = False  # whether they write without reading
+
+
 class GlobalWatch:
     """What all chunks of a launch have in common about global memory.
 
@@ -91,12 +105,23 @@ class GlobalWatch:
         grid: workgroups in x, y, z.
         own: end of what the runtime keeps there for itself, where nothing is a race.
         guesses: lines of loads whose value a compare-and-swap checks.
+        fences: whether the program has fences by which relaxed accesses order workgroups.
     """
 
-    def __init__(self, memory: Memory, grid: Sequence[int], own: int, guesses: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        grid: Sequence[int],
+        own: int,
+        guesses: frozenset[int] = frozenset(),
+        *,
+        fences: bool = False,
+    ) -> None:
         self.memory, self.own, self.guesses = memory, own, guesses
         self.grid = (*grid, 1, 1)[:3]
-        self.races = GlobalRaces(int(np.prod(self.grid)), self._found)
+        workgroups = int(np.prod(self.grid))
+        self.releases = Releases(workgroups, fences=fences)
+        self.races = GlobalRaces(workgroups, self._found, self.releases)
         self.findings: dict[tuple[Kind, int], Finding] = {}
 
     def number(self, group: Grid) -> int:
@@ -167,11 +192,27 @@ class GlobalCheck:
         if not access.at.size:
             return
         use = use_of(access)
-        if use is not Use.WRITE and (first := self.memory.first_unwritten(access.at, access.size)) is not None:
+        reads = use is not Use.WRITE and access.words is None
+        if reads and (first := self.memory.first_unwritten(access.at, access.size)) is not None:
             self._unwritten(access, first)
         if int(access.at[0]) >= self.launch.own:
             guessed = use is Use.READ and access.site.line in self.launch.guesses
             self._races(self.launch.races, Use.ATOMIC if guessed else use, access)
+
+    def exchanged(self, exchange: Exchange) -> None:
+        """Note what atomics, or reads and writes of flags, have just done."""
+        self.launch.releases.note(
+            exchange.at,
+            self.group_of_wave[exchange.waves],
+            acquires=exchange.acquires,
+            releases=exchange.releases,
+            wrote=exchange.wrote,
+            replaces=exchange.replaces,
+        )
+
+    def fenced(self, waves: NDArray[np.int64]) -> None:
+        """Note that waves have come by a fence."""
+        self.launch.releases.fence(np.unique(self.group_of_wave[waves]))
 
     def _unwritten(self, access: Access, which: int) -> None:
         where = self.memory.containing(int(access.at[which]))
@@ -209,12 +250,13 @@ class SharedCheck:
         shared: that memory.
         waves_per_group: waves of each workgroup.
         note: keeps findings.
+        clocks: of its waves, where they meet in parts.
     """
 
-    def __init__(self, shared: SharedMemory, waves_per_group: int, note: Note) -> None:
-        self.shared, self.note = shared, note
+    def __init__(self, shared: SharedMemory, waves_per_group: int, note: Note, clocks: Clocks | None = None) -> None:
+        self.shared, self.note, self.clocks = shared, note, clocks
         waves = shared.groups * waves_per_group
-        self.ledger = SharedLedger(shared.groups, shared.stride, self.race) if waves_per_group > 1 else None
+        self.ledger = self.new_ledger(self.race) if waves_per_group > 1 else None
         self.group: NDArray[np.int64] = np.repeat(np.arange(shared.groups), waves_per_group)
         self.tags: NDArray[np.int32] = np.arange(waves, dtype=np.int32) % waves_per_group + 1
         shared.follow_writes()
@@ -240,20 +282,36 @@ class SharedCheck:
         if self.ledger:
             self._order(self.ledger, use, access)
 
+    def new_ledger(self, report: Callable[[Any, Conflict], None]) -> SharedLedger | ClockedLedger:
+        """Of that memory, with nothing noted; what is found late is reported."""
+        if self.clocks:
+            return ClockedLedger(self.shared.groups, self.shared.stride, self.clocks)
+        return SharedLedger(self.shared.groups, self.shared.stride, report)
+
     def ended(self) -> None:
         """Judge what is left: the chunk has ended."""
         if self.ledger:
             self.ledger.settle()
 
-    def kept(self, ledger: SharedLedger, use: Use, access: Access, words: Words | None = None) -> bool:
+    def kept(self, ledger: SharedLedger | ClockedLedger, use: Use, access: Access, words: Words | None = None) -> bool:
         """Whether an access is kept, to be judged later."""
-        if not access.lasts:
+        if isinstance(ledger, ClockedLedger) or not access.lasts:
             return False
         groups = slice(None) if access.everyone else access.spread(self.group)
         item = Kept(use, access.at, access.size, lambda: access.spread(self.tags), words, access)
         return ledger.keep(item, groups)
 
-    def _order(self, ledger: SharedLedger, use: Use, access: Access) -> None:
+    def later(self, access: Access) -> None:
+        """Judge one that asynchronous operations of its waves make: who comes behind these may come before it."""
+        if not isinstance(self.ledger, ClockedLedger):
+            self(access)
+        elif access.at.size:
+            groups, tags = access.spread(self.group), access.spread(self.tags)
+            conflict = self.ledger.note_of(groups, use_of(access), access.at, access.size, tags, later=True)
+            if conflict:
+                self.race(access, conflict)
+
+    def _order(self, ledger: SharedLedger | ClockedLedger, use: Use, access: Access) -> None:
         words = access.words if use is Use.WRITE else None
         if (words is not None or use is not Use.WRITE) and self.kept(ledger, use, access, words):
             return
@@ -273,17 +331,17 @@ class SharedCheck:
         self.note(Finding(kind, message, access.site, access.place(which), byte % self.shared.stride, "shared"))
 
 
-VERBS = {Use.READ: "reads", Use.WRITE: "writes", Use.ATOMIC: "changes by an atomic"}
+VERBS = {Use.READ: "reads", Use.WRITE: "writes", Use.ATOMIC: "changes by an atomic", Use.LOOK: "looks at"}
 """What an access does, in words."""
 
-DONE = {Use.READ: "read", Use.WRITE: "wrote", Use.ATOMIC: "changed by an atomic"}
+DONE = {Use.READ: "read", Use.WRITE: "wrote", Use.ATOMIC: "changed by an atomic", Use.LOOK: "looked at"}
 """What an earlier access did, in words."""
 
 
 def use_of(access: Access) -> Use:
     """What an access does."""
     if access.atomic:
-        return Use.ATOMIC
+        return Use.ATOMIC if access.write else Use.LOOK
     return Use.WRITE if access.write else Use.READ
 
 

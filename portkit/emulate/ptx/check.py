@@ -10,15 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.core.checker import MANY, Conflict, Use, agent_of, lane_tags
+from portkit.emulate.core.clocks import Clocks
 from portkit.emulate.core.findings import Finding, Kind
 from portkit.emulate.core.late import Kept
 from portkit.emulate.core.memory import Memory
-from portkit.emulate.core.races import LaneLedger, SharedLedger
+from portkit.emulate.core.races import LaneLedger
 from portkit.emulate.core.watch import DONE, GlobalCheck, GlobalWatch, SharedCheck, use_of, values_of, verb_of
 from portkit.emulate.ptx.definitions import unwritten_reads
 from portkit.emulate.ptx.execute import Block, Code, Runner
+from portkit.emulate.ptx.isa.atomics import orders_blocks
 from portkit.emulate.ptx.isa.mbarriers import MemoryBarriers
 from portkit.emulate.ptx.machine import LANES, Access, Machine
+from portkit.emulate.ptx.program import Immediate, Instruction
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,12 @@ class Judged:
     """What is known of a program before it runs."""
 
     findings: Mapping[int, Sequence[Finding]]  # first instruction of a block → what is wrong whatever the data
+    fences: bool = False  # whether it has some that order blocks
 
 
 def judge(code: Code) -> Judged:
     """Judge a program."""
-    return Judged(unwritten_reads(code))
+    return Judged(unwritten_reads(code), any(orders_blocks(item.instruction) for item in code.compiled))
 
 
 class Check:
@@ -45,18 +49,20 @@ class Check:
 
     def __init__(self, judged: Judged, memory: Memory, grid: Sequence[int], own: int) -> None:
         self.judged = judged
-        self.launch = GlobalWatch(memory, grid, own)
+        self.launch = GlobalWatch(memory, grid, own, fences=judged.fences)
 
     def attach(self, runner: Runner) -> None:
         """Watch one chunk of blocks."""
         machine = runner.machine
         warps = machine.per_group // LANES
         whole = GlobalCheck(self.launch, machine.groups, warps, machine.note)
-        shared = SharedCheck(machine.shared, warps, machine.note)
+        if warps > 1 and meets_in_parts(runner.code, machine.per_group):
+            machine.clocks = Clocks(len(machine.groups), warps)
+        shared = SharedCheck(machine.shared, warps, machine.note, machine.clocks)
         if self.judged.findings:
             runner.watch = self._on_block
         if self.launch.needed(warps):
-            machine.observer = whole
+            machine.observer, machine.exchanged, machine.fenced = whole, whole.exchanged, whole.fenced
         made, lanes = MadeAndEnded(shared), Lanes(machine, shared)
         ends = any(name.startswith("mbarrier.inval") for name in runner.code.names)
         observers: list[Callable[[Access], None]] = [shared]
@@ -65,6 +71,7 @@ class Check:
         machine.unit(MemoryBarriers).all_end = ends
         machine.shared_observer = shared if len(observers) == 1 else _all_of(observers)
         machine.mbarrier_observer = made if warps > 1 else None
+        machine.later_observer = shared.later
 
         def synchronised(groups: NDArray[np.int64]) -> None:
             whole.at_barrier(groups)
@@ -82,6 +89,29 @@ class Check:
     def _on_block(self, machine: Machine, block: Block) -> None:
         for finding in self.judged.findings.get(block.start, ()):
             machine.note(dataclasses.replace(finding, place=machine.place(int(machine.selected[0]))))
+
+
+def meets_in_parts(code: Code, threads: int) -> bool:
+    """Whether some of a block's threads meet without the others: at a barrier for fewer, or at an mbarrier.
+
+    Args:
+        code: the program.
+        threads: of a block.
+    """
+    return any(_in_parts(item.instruction, threads) for item in code.compiled)
+
+
+def _in_parts(instruction: Instruction, threads: int) -> bool:
+    name = instruction.name
+    if name.startswith("mbarrier.arrive"):
+        return "expect_tx" not in name
+    if not name.startswith(("bar.", "barrier.")) or "warp" in name:
+        return False
+    if "arrive" in instruction.modifiers:
+        return True
+    *_, count = instruction.operands
+    counts = len(instruction.operands) > 1 and "red" not in instruction.modifiers
+    return counts and not (isinstance(count, Immediate) and int(count.text, 0) == threads)
 
 
 def _all_of(observers: Sequence[Callable[[Access], None]]) -> Callable[[Access], None]:
@@ -182,7 +212,7 @@ class MadeAndEnded:
 
     def __init__(self, shared: SharedCheck) -> None:
         self.shared = shared
-        self.ledger = SharedLedger(shared.shared.groups, shared.shared.stride, self._found)
+        self.ledger = shared.new_ledger(self._found)
 
     def __call__(self, access: Access) -> None:
         """Judge the use of mbarriers, as ``atomic``, or that they are made or ended."""

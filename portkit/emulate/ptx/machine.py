@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from portkit.emulate.core.bytestore import Offsets, Words, low_bits
+from portkit.emulate.core.clocks import Clocks
 from portkit.emulate.core.findings import Fault, Finding, Kind, Place, Site, Unsupported, keep
 from portkit.emulate.core.launch import Grid
 from portkit.emulate.core.memory import BASE, Memory
 from portkit.emulate.core.schedule import READY
 from portkit.emulate.core.shared import SharedMemory
+from portkit.emulate.core.watch import Exchange
 from portkit.emulate.ptx.program import Program, Space
 from portkit.emulate.ptx.types import Type
 
@@ -85,6 +87,13 @@ class Placing:
     def place(self, thread: int) -> Place:
         """A thread as findings name it."""
         return Place(self.groups[thread // self.per_group], thread % self.per_group // LANES, thread % LANES)
+
+
+class Strength(NamedTuple):
+    """What an access that may meet atomics orders between blocks."""
+
+    acquires: bool
+    releases: bool
 
 
 @dataclass(eq=False, slots=True)
@@ -183,8 +192,12 @@ class Machine:
         self.patient = False
         self.findings: dict[tuple[Kind, int], Finding] = {}
         self.observer: Observer | None = None
+        self.exchanged: Callable[[Exchange], None] | None = None  # atomics and flags in global memory
+        self.fenced: Callable[[Threads], None] | None = None  # by their warps within the chunk
         self.shared_observer: Observer | None = None
         self.mbarrier_observer: Observer | None = None
+        self.later_observer: Observer | None = None  # of what asynchronous operations of threads do in shared memory
+        self.clocks: Clocks | None = None  # of warps, where somebody wants to know who comes behind whom
         self.synchronised: Callable[[Threads], None] | None = None  # blocks that have passed a barrier
         self.gathered: Callable[[Threads, Threads | None], None] | None = None  # of blocks; threads of one, or all
         self.lanes_synchronised: Callable[[Threads], None] | None = None  # by their warps within the chunk
@@ -352,7 +365,15 @@ class Machine:
 
     # -- memory
 
-    def load(self, site: Site, space: Space, at: Offsets, size: int, threads: Threads | None = None) -> Words:
+    def load(
+        self,
+        site: Site,
+        space: Space,
+        at: Offsets,
+        size: int,
+        threads: Threads | None = None,
+        strength: Strength | None = None,
+    ) -> Words:
         """Checked read: ``[accesses, words]``.
 
         Args:
@@ -361,22 +382,44 @@ class Machine:
             at: address of each access.
             size: bytes of each: 1, 2, 4, 8 or 16.
             threads: that make them; None: the selected ones, one access each.
+            strength: of what may meet atomics in global memory.
         """
         own = self.selected if threads is None else threads
         space, place = self.locate(site, space, at, size, own)
+        strong = strength is not None and space is Space.GLOBAL
         if observer := self._observer_of(space):
-            observer(Access(site, place, size, self, own, write=False))
+            observer(Access(site, place, size, self, own, write=False, atomic=strong))
+        if strength and strong:
+            self.exchange(place, own, strength, wrote=np.zeros(place.size, np.bool_))
         return self.store_of(space).load(place, size, aligned=True)
 
     def store(
-        self, site: Site, space: Space, at: Offsets, size: int, words: Words, threads: Threads | None = None
+        self,
+        site: Site,
+        space: Space,
+        at: Offsets,
+        size: int,
+        words: Words,
+        threads: Threads | None = None,
+        strength: Strength | None = None,
     ) -> None:
         """Checked write of ``[accesses, words]``; arguments as of ``load``."""
         own = self.selected if threads is None else threads
         space, place = self.locate(site, space, at, size, own)
+        strong = strength is not None and space is Space.GLOBAL
         if observer := self._observer_of(space):
-            observer(Access(site, place, size, self, own, write=True, words=words))
+            observer(Access(site, place, size, self, own, write=True, atomic=strong, words=words))
+        if strength and strong:
+            self.exchange(place, own, strength, replaces=True)
         self.store_of(space).store(place, size, words, aligned=True)
+
+    def exchange(
+        self, at: Offsets, threads: Threads, strength: Strength, *, wrote: Mask | None = None, replaces: bool = False
+    ) -> None:
+        """Tell of accesses to global memory that may order blocks."""
+        if self.exchanged:
+            order = strength.acquires, strength.releases
+            self.exchanged(Exchange(at, threads // LANES, *order, wrote, replaces))
 
     def touch_atomically(self, site: Site, space: Space, at: Offsets, size: int) -> tuple[Space, Offsets]:
         """Check of an atomic of the selected threads: its space and the offsets into that."""

@@ -185,11 +185,12 @@ def _memory_atomic(operation: Operation, buffer: bool) -> Build:
             if not machine.some(live):
                 return
             offsets = machine.lanes_of(at, live)
-            machine.touch_atomically(site, offsets, operation.bytes, live)
+            access = machine.touch_atomically(site, offsets, operation.bytes, live)
             values = _values(machine, source, operation, live)
             comparand = _values(machine, source + width, operation, live) if swap else None
             machine.memory.mark(offsets, operation.bytes)
             before = perform(machine.memory, offsets, operation, values, comparand, wanted)
+            machine.exchange(access, None if comparand is None else before == comparand)
             if result is not None:
                 _return_values(machine, result, before, live)
 

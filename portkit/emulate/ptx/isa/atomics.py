@@ -16,11 +16,11 @@ from portkit.emulate.core.floats import flush, maximum, minimum
 from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.control import nothing
 from portkit.emulate.ptx.isa.halves import decode, encode, unpack
-from portkit.emulate.ptx.isa.memory import ORDERS, SCOPES, VECTORS, access_hints, space_of
+from portkit.emulate.ptx.isa.memory import ORDERS, SCOPES, VECTORS, access_hints, space_of, strength_of
 from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
-from portkit.emulate.ptx.machine import Array, Machine
-from portkit.emulate.ptx.program import Operand, Space
+from portkit.emulate.ptx.machine import Array, Machine, Strength
+from portkit.emulate.ptx.program import Instruction, Operand, Space
 from portkit.emulate.ptx.types import RAW, Type
 
 _SYNC = "Parallel Synchronization and Communication Instructions"
@@ -123,7 +123,7 @@ _OPERATIONS = (*_INTEGER, "cas")
 
 def _atomic(returns: bool) -> Callable[[Decoder], Step]:
     def build(decoder: Decoder) -> Step:
-        policy = access_hints(decoder)
+        strength, policy = strength_of(decoder) or Strength(False, False), access_hints(decoder)
         decoder.ignore("noftz")
         space, operation = space_of(decoder), decoder.required(*_OPERATIONS)
         kind, vector = decoder.kind, decoder.one_of(*VECTORS)
@@ -131,13 +131,19 @@ def _atomic(returns: bool) -> Callable[[Decoder], Step]:
         given = operands if returns else (None, *operands)
         if len(given) != (4 if operation == "cas" else 3) or kind.bits > Type.B64.bits:
             raise decoder.unsupported(f"{len(operands)} operands of {operation}.{kind.suffix}")
-        return _step(decoder, space, operation, kind, given, VECTORS[vector] if vector else 1)
+        return _step(decoder, space, operation, kind, given, VECTORS[vector] if vector else 1, strength)
 
     return build
 
 
 def _step(
-    decoder: Decoder, space: Space, operation: str, kind: Type, given: tuple[Operand | None, ...], count: int
+    decoder: Decoder,
+    space: Space,
+    operation: str,
+    kind: Type,
+    given: tuple[Operand | None, ...],
+    count: int,
+    strength: Strength,
 ) -> Step:
     target, address, *sources = given
     assert address
@@ -163,17 +169,41 @@ def _step(
             combine = functions[where is Space.GLOBAL]
             assert combine
             found = apply(memory, place // width, combine, *values)
+            if where is Space.GLOBAL and machine.exchanged:
+                wrote = found == values[0] if operation == "cas" else None
+                machine.exchange(place, machine.selected, strength, wrote=wrote)
             if writes:
                 writes[number](machine, found)
 
     return step
 
 
+def _fence(decoder: Decoder) -> Step:
+    """Fences of wider scope than a block let relaxed accesses order blocks."""
+    wide = orders_blocks(decoder.instruction)
+    names = ("cta", "gl", "sys") if decoder.instruction.opcode == "membar" else (*ORDERS, *SCOPES, "sc")
+    decoder.ignore(*names)
+
+    def step(machine: Machine) -> None:
+        if wide and machine.fenced:
+            machine.fenced(machine.warps)
+
+    return step
+
+
+def orders_blocks(instruction: Instruction) -> bool:
+    """Whether it is a fence of wider scope than a block."""
+    names = set(instruction.modifiers)
+    if instruction.opcode == "membar":
+        return bool(names & {"gl", "sys"})
+    return instruction.opcode == "fence" and bool(names & {"acq_rel", "sc"}) and bool(names & {"gpu", "sys"})
+
+
 TABLE: dict[str, tuple[Entry, ...]] = {
     "atom": (Entry(_atomic(True), f"{_SYNC}: atom"),),
     "red": (Entry(_atomic(False), f"{_SYNC}: red"),),
-    "membar": (Entry(nothing("cta", "gl", "sys"), f"{_SYNC}: membar", changes=False),),
-    "fence": (Entry(nothing(*ORDERS, *SCOPES, "sc"), f"{_SYNC}: fence", changes=False),),
+    "membar": (Entry(_fence, f"{_SYNC}: membar"),),
+    "fence": (Entry(_fence, f"{_SYNC}: fence"),),
     "griddepcontrol": (
         Entry(nothing("launch_dependents", "wait"), f"{_SYNC}: griddepcontrol", since=90, changes=False),
     ),

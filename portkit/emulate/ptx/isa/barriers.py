@@ -5,16 +5,18 @@ Source: PTX ISA, "Parallel Synchronization and Communication Instructions": bar,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.core.schedule import ENDED, READY, WAITING
 from portkit.emulate.ptx.decode import Decoder, Read, Step, Write
 from portkit.emulate.ptx.isa.registry import Entry
-from portkit.emulate.ptx.machine import LANES, Array, Machine
+from portkit.emulate.ptx.isa.telling import Told, learn, tell_all
+from portkit.emulate.ptx.machine import LANES, Array, Machine, Threads
 from portkit.emulate.ptx.types import Type, types_of
 
 _SYNC = "Parallel Synchronization and Communication Instructions"
@@ -35,6 +37,17 @@ class _Reduction:
     write: Write
 
 
+def met(machine: Machine, groups: NDArray[np.int64], threads: Threads | None = None, told: Sequence[Told] = ()) -> None:
+    """Threads of one block, or all of some, have met at a barrier, behind others that only arrived."""
+    if machine.gathered:
+        machine.gathered(groups, threads)
+    if clocks := machine.clocks:
+        for group in groups.tolist():
+            clocks.meet(clocks.of_group(group) if threads is None else np.unique(threads // LANES))
+    if threads is not None and told:
+        learn(machine, told, threads)
+
+
 class Barriers:
     """Who waits where.
 
@@ -50,6 +63,7 @@ class Barriers:
         self.value: Array = np.zeros(machine.threads, np.bool_)
         self.arrived: Array = np.zeros((len(machine.groups), BARRIERS), np.int64)  # without waiting
         self.expected: Array = np.zeros(len(machine.groups) * BARRIERS, np.int64)  # threads, of barriers in use
+        self.told: dict[tuple[int, int], list[Told]] = {}  # by those, by block and barrier
         self.reductions: dict[int, _Reduction] = {}
 
     def wait(self, numbers: Array, needed: Array, at: int) -> None:
@@ -83,7 +97,12 @@ class Barriers:
     def arrive(self, numbers: Array, needed: Array, at: int) -> None:
         """Count the selected threads at a barrier; they go on."""
         self._expect(numbers, needed, at)
-        np.add.at(self.arrived, (self.machine.group[self.machine.select], self.machine.spread(numbers)), 1)
+        own, spread = self.machine.selected, self.machine.spread(numbers)
+        np.add.at(self.arrived, (self.machine.group[own], spread), 1)
+        for key in np.unique(self.machine.group[own] * BARRIERS + spread).tolist():
+            mine = own[self.machine.group[own] * BARRIERS + spread == key]
+            told = self.told.setdefault((key // BARRIERS, key % BARRIERS), [])
+            told += tell_all(self.machine, mine)
         if not self.machine.patient:
             self.complete()
 
@@ -119,8 +138,7 @@ class Barriers:
         machine.state[mine], self.number[mine] = READY, -1
         if machine.synchronised:
             machine.synchronised(np.flatnonzero(done))
-        if machine.gathered:
-            machine.gathered(np.flatnonzero(done), None)
+        met(machine, np.flatnonzero(done))
         return bool(done.any())
 
     def _complete_one(self, group: int, number: int, waiting: Array) -> bool:
@@ -131,14 +149,14 @@ class Barriers:
             needed = int(np.count_nonzero((machine.group == group) & (machine.state != ENDED)))
         if np.count_nonzero(mine) + self.arrived[group, number] < needed:
             return False
-        alone = needed < machine.per_group and not self.arrived[group, number]  # else nobody knows who they are
+        alone = needed < machine.per_group or bool(self.arrived[group, number])
         self._check_together(mine)
         self.arrived[group, number] = self.expected[group * BARRIERS + number] = 0
         machine.state[mine] = READY
         if machine.synchronised:
             machine.synchronised(np.array([group]))
-        if machine.gathered:
-            machine.gathered(np.array([group]), np.flatnonzero(mine) if alone else None)
+        told = self.told.pop((group, number), ())
+        met(machine, np.array([group]), np.flatnonzero(mine) if alone else None, told)
         reduction = self.reductions.get(int(self.at[mine][0]))
         if reduction:
             result = reduction.function(self.value[mine])
@@ -216,8 +234,7 @@ def _pass(machine: Machine) -> None:
     """All threads are there."""
     if machine.synchronised:
         machine.synchronised(machine.every_group)
-    if machine.gathered:
-        machine.gathered(machine.every_group, None)
+    met(machine, machine.every_group)
 
 
 def _for_guarded(decoder: Decoder, action: Step) -> Step:

@@ -28,6 +28,7 @@ from portkit.emulate.ptx.isa.mbarriers import Delivery, MemoryBarriers
 from portkit.emulate.ptx.isa.proxies import WrittenMaps
 from portkit.emulate.ptx.isa.reductions import INTEGER
 from portkit.emulate.ptx.isa.registry import Entry
+from portkit.emulate.ptx.isa.telling import Told
 from portkit.emulate.ptx.machine import Access, Array, Machine
 from portkit.emulate.ptx.matrix.layouts import swizzled
 from portkit.emulate.ptx.program import Address, Operand, Space
@@ -204,7 +205,7 @@ def bring(machine: Machine, site: Site, at: Offsets, octets: Bytes, thread: int,
         machine.shared.store(places, size, words)
         flights.fenced(units)
         flights.settle(units)
-        state.told.append(flights.landed(site, units))
+        state.told.append(Told(flights.landed(site, units), None))
         barriers.transferred(state, octets.size, thread)
 
     barriers.owe(state, Delivery(arrive, brings=True))
@@ -220,8 +221,33 @@ class _Store:
     thread: int
     group: int
     units: Offsets
+    target: Target
     perform: Callable[[], None]
     site: Site
+
+
+@dataclass(frozen=True)
+class Target:
+    """Pieces of global memory that a copy writes, or adds to."""
+
+    addresses: Offsets
+    size: int
+    adds: bool
+
+    @functools.cached_property
+    def ends(self) -> tuple[int, int]:
+        """The first byte, and that behind the last one."""
+        return (int(self.addresses.min()), int(self.addresses.max()) + self.size) if self.addresses.size else (0, 0)
+
+    def meets(self, other: Target) -> bool:
+        """Whether both write a byte, and not both add to it."""
+        if (self.adds and other.adds) or self.ends[0] >= other.ends[1] or other.ends[0] >= self.ends[1]:
+            return False
+        step = math.gcd(self.size, other.size)
+        return bool(np.isin(self._parts(step), other._parts(step)).any())
+
+    def _parts(self, step: int) -> Offsets:
+        return (self.addresses[:, None] + np.arange(0, self.size, step)).reshape(-1)
 
 
 class BulkGroups:
@@ -233,18 +259,28 @@ class BulkGroups:
         self.committed: NDArray[np.int64] = np.zeros(machine.threads, np.int64)
         self.out: list[_Store] = []
 
-    def issue(self, site: Site, places: Offsets, thread: int, perform: Callable[[], None]) -> None:
+    def issue(self, site: Site, places: Offsets, thread: int, target: Target, perform: Callable[[], None]) -> None:
         """Begin to read units of shared memory.
 
         Raises:
-            Fault: a thread wrote them without a proxy fence, or another operation writes them.
+            Fault: a thread wrote them without a proxy fence, another operation writes them, or another copy that is
+                out goes to the same place.
         """
+        self._check_target(site, thread, target)
         units = np.unique(places >> 4)
         self.flights.check_seen(site, units)
         self.flights.check_free(site, units, thread, write=False)
         self.flights.judge(Access(site, units << 4, 16, self.machine, np.full(units.size, thread), write=False))
         self.flights.reads(Operation(site, "cp.async.bulk"), units)
-        self.out.append(_Store(thread, int(self.committed[thread]), units, perform, site))
+        self.out.append(_Store(thread, int(self.committed[thread]), units, target, perform, site))
+
+    def _check_target(self, site: Site, thread: int, target: Target) -> None:
+        group = self.machine.group
+        for store in self.out:
+            if group[store.thread] == group[thread] and store.target.meets(target):
+                line = store.site.source or f"line {store.site.line}"
+                message = f"global memory written that cp.async.bulk of {line} still writes: nothing waits for it"
+                raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
 
     def commit(self) -> None:
         """Close the open group of the selected threads."""
@@ -294,7 +330,7 @@ def store(machine: Machine, site: Site, pieces: Pieces, thread: int, reduce: Cal
         else:
             reduce(machine, site, at, _octets(words, pieces.size), own)
 
-    machine.unit(BulkGroups).issue(site, places, thread, perform)
+    machine.unit(BulkGroups).issue(site, places, thread, Target(at, pieces.size, reduce is not None), perform)
 
 
 # -- reductions

@@ -65,9 +65,9 @@ class Copies:
         """Begin copies of the selected threads, to addresses in shared memory."""
         machine, own, site = self.machine, self.machine.selected, operation.site
         _, places = machine.locate(site, Space.SHARED, at, size, own)
-        if self.flights.followed or self.flights.reading:
+        if self.flights.followed or self.flights.busy:
             access = Access(site, places, size, machine, own, write=True, words=words)
-            self.flights.check_unread(access)
+            self.flights.check_write(access)
             self.flights.judge(access)
         number = self.flights.writes(operation, places, size)
         self.out.append(_Copy(site, number, own, self._groups(), places, size, words))

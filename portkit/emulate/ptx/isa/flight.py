@@ -122,15 +122,20 @@ class Flights:
         if self._others:
             self._others(access)
 
+    def judge_later(self, access: Access) -> None:
+        """The same of one that its thread does not come behind before it has waited."""
+        if self.machine.later_observer:
+            self.machine.later_observer(access)
+
     @property
     def followed(self) -> bool:
         """Whether somebody else follows accesses."""
         return self._others is not None
 
     @property
-    def reading(self) -> bool:
-        """Whether operations may still read something."""
-        return bool(self._reads)
+    def busy(self) -> bool:
+        """Whether an operation that writes may meet one that has not ended."""
+        return bool(self._reads or self._operations or self._landings.open)
 
     def quiet(self, units: Offsets, *, write: bool = False) -> bool:
         """Whether the async proxy may read units, or write them: ``check_seen`` and ``check_free`` pass them."""
@@ -138,7 +143,7 @@ class Flights:
             return False
         if self._operations and np.count_nonzero(self._writers_of(units << _SHIFT, UNIT)):
             return False
-        if self._landings.open and not write and self._landings.unaware(units):
+        if self._landings.open and self._landings.unaware(units):
             return False
         return not np.count_nonzero(self._unseen[units])
 
@@ -240,12 +245,24 @@ class Flights:
             return
         own = np.broadcast_to(threads, units.shape)
         access = Access(site, units << _SHIFT, UNIT, self.machine, own, write=write)
-        if self._landings.open and not write:
+        if self._landings.open:
             self._landings.observe(access, units)
         if self._operations:
             self._refuse_unwritten(access)
         if write:
             self.check_unread(access)
+
+    def check_write(self, access: Access) -> None:
+        """Refuse an asynchronous write to what another operation has yet to write, or may still read.
+
+        Raises:
+            Fault: it meets one.
+        """
+        if self._operations:
+            self._refuse_unwritten(access)
+        if self._landings.open:
+            self._landings.observe(access, access.at >> _SHIFT)
+        self.check_unread(access)
 
     def check_unread(self, access: Access) -> None:
         """Refuse a write to what an operation may still read.

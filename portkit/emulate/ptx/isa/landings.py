@@ -1,7 +1,7 @@
 """Which warps know that a bulk copy has landed.
 
 A copy's bytes are there for a warp that has itself seen its mbarrier's phase end, and for one that a barrier or another
-mbarrier has put behind such a warp. Others may read what was there before.
+mbarrier has put behind such a warp. Others may read what was there before, or write before it arrives.
 
 Source: PTX ISA, "Asynchronous Operations"; "Memory Consistency Model"; mbarrier.test_wait, mbarrier.try_wait.
 """
@@ -90,24 +90,23 @@ class Landings:
         return bool(np.count_nonzero(self._lacking[units]))
 
     def observe(self, access: Access, units: Offsets) -> None:
-        """Judge a read of units, one each; bytes that are written are no longer those that have landed.
+        """Judge accesses to units, one each; bytes that are written are no longer those that have landed.
 
         Raises:
-            Fault: a warp reads what it does not know to have landed.
+            Fault: a warp reads or writes what it does not know to have landed.
         """
-        if access.write:
-            self._lacking[units] = 0
-            return
         met = self._lacking[units] & self._bits(access.threads)
         if np.count_nonzero(met):
             self._refuse(access, units, int(np.argmax(met != 0)))
+        if access.write:
+            self._lacking[units] = 0
 
     def _refuse(self, access: Access, units: Offsets, which: int) -> None:
         site = self._sites[int(self._line[units[which]])]
-        line = site.source or f"line {site.line}"
+        line, verb = site.source or f"line {site.line}", "written" if access.write else "read"
         message = (
-            f"shared memory read that cp.async.bulk of {line} has brought: this warp has not waited for its mbarrier, "
-            "nor come behind one that has"
+            f"shared memory {verb} that cp.async.bulk of {line} has brought: "
+            "this warp has not waited for its mbarrier, nor come behind one that has"
         )
         at = int(access.at[which])
         raise Fault(Finding(Kind.MISSING_WAIT, message, access.site, access.place(which), at, "shared"))

@@ -18,8 +18,8 @@ import numpy as np
 from portkit.emulate.core.bytestore import Offsets
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site
 from portkit.emulate.ptx.decode import Decoder, Step
-from portkit.emulate.ptx.isa.landings import Landings
 from portkit.emulate.ptx.isa.registry import Entry
+from portkit.emulate.ptx.isa.telling import Told, follows, learn, tell_all
 from portkit.emulate.ptx.machine import Access, Array, Machine, Mask, Threads
 from portkit.emulate.ptx.program import Operand, Sink, Space
 from portkit.emulate.ptx.types import Type
@@ -57,8 +57,8 @@ class Barrier:
     bytes: int = 0  # announced and not come
     orders: bool = False  # whether threads arrived for what they did before
     owed: list[Delivery] = field(default_factory=list)
-    told: list[Offsets] = field(default_factory=list)  # units whose bytes those know that arrive, or that come
-    tells: list[Offsets] = field(default_factory=list)  # the same of the phase before
+    told: list[Told] = field(default_factory=list)  # by those that arrive, and of bytes that come
+    tells: list[Told] = field(default_factory=list)  # the same of the phase before
 
 
 class MemoryBarriers:
@@ -137,13 +137,19 @@ class MemoryBarriers:
             met |= self.lives[access.at // _SIZE + 1]
         return int(np.argmax(met)) if met.any() else None
 
-    def arrive(self, site: Site, place: int, thread: int, count: int = 1, expect: int | None = None) -> None:
+    def arrive(
+        self,
+        site: Site,
+        place: int,
+        thread: int,
+        count: int = 1,
+        expect: int | None = None,
+        told: Sequence[Told] = (),
+    ) -> None:
         """Count arrivals, and announce bytes before that; None: arrivals of threads for what they did before."""
         barrier = self.at(site, place, thread)
         barrier.orders |= expect is None
-        landings = self.machine.unit(Landings)
-        if landings.open:
-            barrier.told.append(landings.known(thread))
+        barrier.told += told
         barrier.bytes += expect or 0
         if abs(barrier.bytes) > _MOST:
             message = f"{barrier.bytes} bytes announced to an mbarrier, which counts up to {_MOST}"
@@ -275,7 +281,8 @@ def _counting(decoder: Decoder, operands: Sequence[Operand], *, arrives: bool, e
         given: Array = np.asarray(1) if number is None else number(machine)
         for place, thread, threads, total in _sums(places, own, machine.spread(given)):
             count = (threads if expects else total) if arrives else 0
-            barriers.arrive(site, place, thread, count, total if expects else None)
+            told = tell_all(machine, own[places == place]) if arrives else ()
+            barriers.arrive(site, place, thread, count, total if expects else None, told)
 
     return step
 
@@ -300,11 +307,10 @@ def _asks(decoder: Decoder) -> Callable[[Machine], Array]:
             barriers.ended(barriers.at(site, place, thread), parity)
             for (place, parity), thread in zip(asked, own[first].tolist(), strict=True)
         ]
-        landings = machine.unit(Landings)
-        if landings.open:
+        if follows(machine):
             for (place, _), threads, answer in zip(asked, np.split(own, first[1:]), answers, strict=True):
                 if answer:
-                    landings.tell(barriers.known[place].tells, threads)
+                    learn(machine, barriers.known[place].tells, threads)
         return np.repeat(answers, np.diff(first, append=keys.size))
 
     return ask

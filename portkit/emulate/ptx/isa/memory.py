@@ -16,7 +16,7 @@ from portkit.emulate.core.memory import BASE
 from portkit.emulate.ptx.decode import Decoder, Read, ReadOffsets, Step
 from portkit.emulate.ptx.isa.control import nothing
 from portkit.emulate.ptx.isa.registry import Entry
-from portkit.emulate.ptx.machine import LOCAL_WINDOW, SHARED_WINDOW, Array, Machine
+from portkit.emulate.ptx.machine import LOCAL_WINDOW, SHARED_WINDOW, Array, Machine, Strength
 from portkit.emulate.ptx.program import Address, Operand, Space, Symbol
 from portkit.emulate.ptx.types import RAW, Type, types_of
 
@@ -62,6 +62,16 @@ def access_hints(decoder: Decoder) -> bool:
     return decoder.has("L2::cache_hint")
 
 
+def strength_of(decoder: Decoder) -> Strength | None:
+    """What a load, store or atomic orders between blocks; None: it is a weak one."""
+    names = {*decoder.instruction.modifiers}
+    if not names & {*ORDERS[1:]}:
+        return None
+    wide = not names & {"cta", "cluster"}  # a cluster has one block
+    both = {"acq_rel", "seq_cst"}
+    return Strength(bool(wide and names & {"acquire", *both}), bool(wide and names & {"release", *both}))
+
+
 def _location(decoder: Decoder, operand: Operand, space: Space) -> tuple[Space, ReadOffsets]:
     """Parameters of the kernel lie in memory, those of functions in each thread's own."""
     at = decoder.address(operand)
@@ -72,24 +82,28 @@ def _location(decoder: Decoder, operand: Operand, space: Space) -> tuple[Space, 
     return space, at
 
 
-def load_words(machine: Machine, site: Site, space: Space, at: Array, size: int) -> Words:
+def load_words(
+    machine: Machine, site: Site, space: Space, at: Array, size: int, strength: Strength | None = None
+) -> Words:
     """A load of any width, checked: ``[selected threads, words]``."""
     if size <= WIDEST:
-        return machine.load(site, space, at, size)
+        return machine.load(site, space, at, size, strength=strength)
     machine.check_aligned(site, at, size, machine.selected)
-    parts = [machine.load(site, space, at + start, WIDEST) for start in range(0, size, WIDEST)]
+    parts = [machine.load(site, space, at + start, WIDEST, strength=strength) for start in range(0, size, WIDEST)]
     return np.concatenate(parts, axis=1)
 
 
-def store_words(machine: Machine, site: Site, space: Space, at: Array, size: int, words: Words) -> None:
+def store_words(
+    machine: Machine, site: Site, space: Space, at: Array, size: int, words: Words, strength: Strength | None = None
+) -> None:
     """A store of any width, checked."""
     if size <= WIDEST:
-        machine.store(site, space, at, size, words)
+        machine.store(site, space, at, size, words, strength=strength)
         return
     machine.check_aligned(site, at, size, machine.selected)
     for start in range(0, size, WIDEST):
         part = np.ascontiguousarray(words[:, start // 4 : (start + WIDEST) // 4])
-        machine.store(site, space, at + start, WIDEST, part)
+        machine.store(site, space, at + start, WIDEST, part, strength=strength)
 
 
 def elements(words: Words, kind: Type, count: int) -> Array:
@@ -131,7 +145,7 @@ def _memory_type(decoder: Decoder) -> Type:
 
 
 def _load(decoder: Decoder) -> Step:
-    policy = access_hints(decoder)
+    strength, policy = strength_of(decoder), access_hints(decoder)
     decoder.need(3 if policy else 2)
     target, source, kind = decoder.operands[0], decoder.operands[1], _memory_type(decoder)
     space, at = _location(decoder, source, space_of(decoder))
@@ -142,7 +156,7 @@ def _load(decoder: Decoder) -> Step:
     size, site = kind.bytes * count, decoder.site
 
     def step(machine: Machine) -> None:
-        values = elements(load_words(machine, site, space, at(machine), size), kind, count)
+        values = elements(load_words(machine, site, space, at(machine), size, strength), kind, count)
         for column, write in enumerate(writes):
             write(machine, values[:, column])
 
@@ -181,7 +195,7 @@ def _uniform_load(decoder: Decoder, source: Operand, kind: Type, writes: Sequenc
 
 
 def _store(decoder: Decoder) -> Step:
-    policy = access_hints(decoder)
+    strength, policy = strength_of(decoder), access_hints(decoder)
     decoder.need(3 if policy else 2)
     target, source, kind = decoder.operands[0], decoder.operands[1], _memory_type(decoder)
     space, at = _location(decoder, target, space_of(decoder))
@@ -191,7 +205,7 @@ def _store(decoder: Decoder) -> Step:
 
     def step(machine: Machine) -> None:
         words = words_of([read(machine) for read in reads], kind, machine.count)
-        store_words(machine, site, space, at(machine), size, words)
+        store_words(machine, site, space, at(machine), size, words, strength)
 
     return step
 

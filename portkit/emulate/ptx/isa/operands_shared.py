@@ -120,15 +120,18 @@ def checked_units(machine: Machine, site: Site, tile: Tile, descriptors: Sequenc
     return units
 
 
-def judge_units(machine: Machine, site: Site, tile: Tile, units: Offsets, threads: Threads) -> None:
-    """Let those who follow accesses see that threads read operands' units, one row a thread."""
+def judge_units(
+    machine: Machine, site: Site, tile: Tile, units: Offsets, threads: Threads, *, later: bool = False
+) -> None:
+    """Let those who follow accesses see that threads read operands' units, one row a thread; ``later``: some time."""
     flights = machine.unit(Flights)
     if not flights.followed:
         return
     readers: Threads = np.repeat(threads, units.shape[1])
     at = units.reshape(-1) << 4
     for start, size in tile.kind.pieces:
-        flights.judge(Access(site, at + start, size, machine, readers, write=False))
+        access = Access(site, at + start, size, machine, readers, write=False)
+        flights.judge_later(access) if later else flights.judge(access)
 
 
 def codes_of(machine: Machine, tile: Tile, units: Offsets) -> Array:

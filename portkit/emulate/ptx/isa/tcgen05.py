@@ -22,6 +22,7 @@ from portkit.emulate.ptx.isa.mbarriers import Delivery, MemoryBarriers
 from portkit.emulate.ptx.isa.mma import words_of, writer_of
 from portkit.emulate.ptx.isa.operands_shared import Tile, checked_units, judge_units
 from portkit.emulate.ptx.isa.registry import Entry
+from portkit.emulate.ptx.isa.telling import follows, tell
 from portkit.emulate.ptx.isa.tensor_memory import COLUMNS, TENSOR_LANES, Issued, Range, Stored, TensorMemory
 from portkit.emulate.ptx.isa.tensor_products import mma
 from portkit.emulate.ptx.machine import LANES, Array, Machine
@@ -239,7 +240,7 @@ def _wait_stores(decoder: Decoder) -> Step:
 
 
 def _commit(decoder: Decoder) -> Step:
-    """The mbarrier is arrived at when all that was issued so far has run."""
+    """The mbarrier is arrived at when all that its thread has issued so far has run."""
     _one_block(decoder)
     decoder.required("mbarrier::arrive::one")
     decoder.ignore("shared::cluster", "shared::cta", "b64")
@@ -256,15 +257,16 @@ def _commit(decoder: Decoder) -> Step:
 
 
 def _owe(machine: Machine, barriers: MemoryBarriers, site: Site, place: int, thread: int) -> None:
-    """Let a barrier be arrived at, when it is asked for or a later commit of the block is."""
+    """Let a barrier be arrived at, when it is asked for or a later commit of the thread is."""
     barrier = barriers.named(site, place, thread)
 
     def arrive() -> None:
         if delivery in barrier.owed:
             barrier.owed.remove(delivery)
         if barriers.known.get(place) is barrier:
-            barriers.arrive(site, place, thread, expect=0)
+            barriers.arrive(site, place, thread, expect=0, told=told)
 
+    told = [tell(machine, thread, later=True)] if follows(machine) else []
     commit = machine.unit(TensorMemory).commit(thread, arrive)
     delivery = Delivery(commit.run, brings=False, work=commit)
     barriers.owe(barrier, delivery)
@@ -285,7 +287,7 @@ def _copy(decoder: Decoder) -> Step:
         for at, source, thread in zip(targets, sources, machine.selected.tolist(), strict=True):
             own, group = np.array([thread]), int(machine.group[thread])
             units = checked_units(machine, site, tile, [source], own)
-            judge_units(machine, site, tile, units, own)
+            judge_units(machine, site, tile, units, own, later=True)
             columns = Range(group, at & 0xFFFF, (at & 0xFFFF) + 4)
             memory.issue(_Copied(site, thread, [units[0]], columns, memory), [])
 

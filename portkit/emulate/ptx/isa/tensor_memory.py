@@ -1,8 +1,9 @@
 """Tensor memory of blocks, and what is under way in it.
 
-Each block has 128 lanes of 512 columns of 32 bits. Products and copies into tensor memory run in the order of their
-issue, but only when somebody asks for the mbarrier of a ``commit`` behind them; stores of threads end at their
-``wait::st``. What is touched before that is a fault, and so is writing what a load reads before its ``wait::ld``.
+Each block has 128 lanes of 512 columns of 32 bits. Products and copies into tensor memory of one thread run in the
+order of their issue, but only when somebody asks for the mbarrier of its ``commit`` behind them; stores of threads end
+at their ``wait::st``. What is touched before that is a fault, and so is writing what a load reads before its
+``wait::ld``.
 
 Source: PTX ISA, "TensorCore 5th Generation Family Instructions".
 """
@@ -82,6 +83,7 @@ class _Ended:
     site: Site
     warp: int  # of the chunk
     range: Range
+    moment: int  # of the warp, where its block has clocks
     write: bool
 
 
@@ -100,21 +102,23 @@ class _Block:
 
 @dataclass(eq=False)
 class Commit:
-    """What a block had issued when it committed, and whom it arrives at behind that."""
+    """What a thread had issued when it committed, and whom it arrives at behind that."""
 
     memory: TensorMemory
     group: int
+    thread: int
     until: list[Issued]
     arrive: Callable[[], None]
 
     def run(self) -> None:
-        """Run all that it covers, and arrive; commits before this one do so before it."""
+        """Run all that it covers, and arrive; commits of its thread before this one do so before it."""
         commits = self.memory.blocks[self.group].commits
         if self not in commits:
             return
-        while commits[0] is not self:
-            commits[0].run()
-        commits.pop(0)
+        before = [each for each in commits[: commits.index(self)] if each.thread == self.thread]
+        for each in before:
+            each.run()
+        commits.remove(self)
         self.memory.run(self.group, self.until)
         self.arrive()
 
@@ -137,7 +141,7 @@ class TensorMemory:
 
     def synchronised(self, groups: NDArray[np.int64]) -> None:
         """Blocks have passed a barrier."""
-        for group in groups.tolist():
+        for group in () if self.machine.clocks else groups.tolist():
             self.blocks[group].ended.clear()
         if self._ordered:
             self._ordered(groups)
@@ -240,7 +244,8 @@ class TensorMemory:
     def wait_loads(self, warps: set[int]) -> None:
         """End the loads of warps."""
         for block in self.blocks:
-            block.ended += [_Ended(*load, write=False) for load in block.loads if load[1] in warps]
+            for site, warp, range_ in (load for load in block.loads if load[1] in warps):
+                self._end(block, _Ended(site, warp, range_, self._now(warp), write=False))
             block.loads = [load for load in block.loads if load[1] not in warps]
 
     def issue(self, issued: Issued, touched: Sequence[Range]) -> None:
@@ -252,6 +257,7 @@ class TensorMemory:
         group = issued.writes.group
         self._check_loads(issued.site, issued.thread, issued.writes)
         self._check_ended(issued, touched)
+        self._check_others(issued, touched)
         for stored in self.blocks[group].stores:
             if any(stored.range.meets(each) for each in (*touched, issued.writes)):
                 raise self._missing(issued.site, issued.thread, "used", "a store", "tcgen05.wait::st", stored.site)
@@ -268,27 +274,57 @@ class TensorMemory:
         """
         for each in self.blocks[issued.writes.group].ended:
             ranges = (*touched, issued.writes) if each.write else (issued.writes,)
-            if each.warp != issued.thread // LANES and any(each.range.meets(range_) for range_ in ranges):
+            if not self._behind(issued.thread // LANES, each) and any(each.range.meets(range_) for range_ in ranges):
                 did, line = "stored" if each.write else "loaded", each.site.source or f"line {each.site.line}"
                 message = f"tensor memory is used that another warp {did} in {line}, with no barrier between"
                 place = self.machine.place(issued.thread)
                 raise Fault(Finding(Kind.SHARED_RACE, message, issued.site, place))
 
+    def _now(self, warp: int) -> int:
+        clocks = self.machine.clocks
+        return int(clocks.now(np.array([warp]))[0]) if clocks else 0
+
+    def _end(self, block: _Block, ended: _Ended) -> None:
+        """Keep the last load or store of some columns by a warp."""
+        alike = (ended.warp, ended.range, ended.write)
+        block.ended = [each for each in block.ended if (each.warp, each.range, each.write) != alike]
+        block.ended.append(ended)
+
+    def _behind(self, warp: int, ended: _Ended) -> bool:
+        """Whether a warp comes behind a load or store that has ended; without clocks, barriers forget these."""
+        clocks = self.machine.clocks
+        return warp == ended.warp or bool(clocks and clocks.behind(warp, ended.warp, ended.moment))
+
+    def _check_others(self, issued: Issued, touched: Sequence[Range]) -> None:
+        """Refuse a product or copy that meets one of another thread that has not run: these are in no order.
+
+        Raises:
+            Fault: it does.
+        """
+        for each in self.blocks[issued.writes.group].queue:
+            others = each.thread != issued.thread
+            if others and any(each.writes.meets(range_) for range_ in (*touched, issued.writes)):
+                wait = "mbarrier of a commit of its thread"
+                raise self._missing(issued.site, issued.thread, "used", "a product", wait, each.site)
+
     def commit(self, thread: int, arrive: Callable[[], None]) -> Commit:
-        """Close what a thread's block has issued so far."""
+        """Close what a thread has issued so far."""
         group = int(self.machine.group[thread])
         block = self.blocks[group]
-        block.commits.append(Commit(self, group, list(block.queue), arrive))
+        own = [issued for issued in block.queue if issued.thread == thread]
+        block.commits.append(Commit(self, group, thread, own, arrive))
         return block.commits[-1]
 
     def run(self, group: int, until: list[Issued]) -> None:
-        """End what a block has issued, as far as a commit covers it."""
-        queue = self.blocks[group].queue
-        while queue and queue[0] in until:
-            issued = queue.pop(0)
+        """End what a thread of a block has issued, as far as a commit covers it."""
+        block = self.blocks[group]
+        ended = [issued for issued in block.queue if issued in until]
+        block.queue = [issued for issued in block.queue if issued not in until]
+        for issued in ended:
             for units in issued.units:
                 self.flights.has_read(units)
-                self.flights.settle(units)
+                if not self.machine.clocks:  # else who waits is known
+                    self.flights.settle(units)
             if not issued.done:
                 issued.run()
 
@@ -326,7 +362,9 @@ class TensorMemory:
         ended: list[Stored] = []
         for block in self.blocks:
             mine = [stored for stored in block.stores if stored.thread // LANES in warps]
-            block.ended += [_Ended(each.site, each.thread // LANES, each.range, write=True) for each in mine]
+            for each in mine:
+                warp = each.thread // LANES
+                self._end(block, _Ended(each.site, warp, each.range, self._now(warp), write=True))
             ended += mine
             block.stores = [stored for stored in block.stores if stored.thread // LANES not in warps]
         for _, alike in itertools.groupby(ended, lambda stored: stored.words.shape[-1]):

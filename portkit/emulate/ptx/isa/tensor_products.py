@@ -307,7 +307,7 @@ def _free_factors(
     of_right = free_units(machine, right, given.rights, threads)
     for tile, units in ((left, of_left), (right, of_right)):
         if units is not None:
-            judge_units(machine, site, tile, units, threads)
+            judge_units(machine, site, tile, units, threads, later=True)
     return None if of_left is None else list(of_left), None if of_right is None else list(of_right)
 
 
@@ -341,7 +341,7 @@ def _in_shared(
         return _InShared(tile, known)
     own: Threads = np.array([thread])
     units = checked_units(machine, site, tile, [descriptor], own)[0]
-    judge_units(machine, site, tile, units[None], own)
+    judge_units(machine, site, tile, units[None], own, later=True)
     return _InShared(tile, units)
 
 
