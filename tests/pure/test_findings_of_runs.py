@@ -82,7 +82,7 @@ def test_families_are_compared_by_their_shape():
             "PK307",
             {"status": WRONG, "error": 2e-6},
             {},
-            "2.00 on h200 (emulated) of its limit, and 0.10 on h200 (measu",
+            "2.00 of its limit on h200 (emulated), and 0.10 of its limit on h200 (measu",
         ),
         ("PK308", {"repeatable": False}, {"repeatable": True}, "in 1 runs on h200 (emulated). On h200 (measured) all"),
         (
@@ -174,7 +174,24 @@ def test_wrong_on_one_target():
     rows = [judged("mi300x", EMULATED, status=WRONG, error=4e-2), judged("h200", error=1e-7)]
     (one,) = found("PK307", *rows)
     assert (one.targets, one.against) == (("mi300x",), ("h200",))
-    assert "40000.00 on mi300x of its limit, and 0.10 on h200" in one.explanation
+    assert "40000.00 of its limit on mi300x, and 0.10 of its limit on h200" in one.explanation
+
+
+def test_wrong_codes_are_counted():
+    """The limit of what has to be equal is 0, which no share is of."""
+    outputs = tuple(
+        dataclasses.replace(factories.verdict(1e-7).outputs[0], fused_error=error, limit=0.0) for error in (0.0036, 0.0)
+    )
+    rows = [judged("l4", EMULATED, status=WRONG, outputs=outputs[:1]), judged("h200", outputs=outputs[1:])]
+    (one,) = found("PK307", *rows)
+    assert "that 0.36 % of codes or indices are others on l4, and within its limit on h200." in one.explanation
+
+
+def test_wrong_on_inputs_of_a_family_alone():
+    families = {"inf": family(WRONG), "tail": family(), "zeros": family(WRONG)}
+    rows = [judged("l4", EMULATED, status=WRONG, families=families), judged("h200", families=families)]
+    (one,) = found("PK307", *rows)
+    assert "over its limit on inputs of the family inf, zeros on l4, and 0.10 of its limit on h200" in one.explanation
 
 
 def test_wrong_on_other_inputs_or_everywhere_is_no_difference():

@@ -20,7 +20,7 @@ def _check(rule: Rule, context: Context) -> Iterator[Finding]:
     for point in context.points:
         for rows, others in _judged(point):
             text = (
-                f"On the same inputs the error is {each(rows, _error, others)} of its limit, and "
+                f"On the same inputs the error is {each(rows, _error, others)}, and "
                 f"{each(others, _error, rows)}. That is more than the case's rounding explains, so something else "
                 "than rounding differs."
             )
@@ -68,11 +68,24 @@ def _nonfinite(point: Point, parted: Mapping[Operation, Sequence[Distance]]) -> 
 
 
 def _error(row: Row) -> str:
+    """In units of its limit; where codes or indices have to be equal, how many are not."""
     verdict = row.record.verdict
-    shares = (
-        [x.fused_error / x.limit for x in verdict.outputs if x.fused_error is not None and x.limit] if verdict else []
-    )
-    return f"{max(shares):.2f}" if shares else "not finite, which is over every share"
+    known = [(x.fused_error, x.limit) for x in verdict.outputs if x.fused_error is not None] if verdict else []
+    if others := max((error for error, limit in known if not limit), default=0):
+        return f"that {100 * others:.2g} % of codes or indices are others"
+    shares = [error / limit for error, limit in known if limit]
+    apart = _families(row)
+    if apart and max(shares, default=0) <= 1:
+        return f"over its limit on inputs of the family {', '.join(apart)}"
+    return f"{max(shares):.2f} of its limit" if shares else "within its limit" if known else "not finite"
+
+
+def _families(row: Row) -> list[str]:
+    """Of a wrong row, the families of inputs on which it is."""
+    verdict = row.record.verdict
+    if row.record.outcome.status.good or not verdict:
+        return []
+    return [name for name, each in verdict.families.items() if each.status is Status.WRONG_RESULT]
 
 
 RULE = Rule(
