@@ -182,16 +182,16 @@ def test_wrong_codes_are_counted():
     outputs = tuple(
         dataclasses.replace(factories.verdict(1e-7).outputs[0], fused_error=error, limit=0.0) for error in (0.0036, 0.0)
     )
-    rows = [judged("l4", EMULATED, status=WRONG, outputs=outputs[:1]), judged("h200", outputs=outputs[1:])]
+    rows = [judged("mi300x", EMULATED, status=WRONG, outputs=outputs[:1]), judged("h200", outputs=outputs[1:])]
     (one,) = found("PK307", *rows)
-    assert "that 0.36 % of codes or indices are others on l4, and within its limit on h200." in one.explanation
+    assert "that 0.36 % of codes or indices are others on mi300x, and within its limit on h200." in one.explanation
 
 
 def test_wrong_on_inputs_of_a_family_alone():
     families = {"inf": family(WRONG), "tail": family(), "zeros": family(WRONG)}
-    rows = [judged("l4", EMULATED, status=WRONG, families=families), judged("h200", families=families)]
+    rows = [judged("mi300x", EMULATED, status=WRONG, families=families), judged("h200", families=families)]
     (one,) = found("PK307", *rows)
-    assert "over its limit on inputs of the family inf, zeros on l4, and 0.10 of its limit on h200" in one.explanation
+    assert "over its limit on inputs of the family inf, zeros on mi300x, and 0.10 of its limit on h200" in one.explanation
 
 
 def test_wrong_on_other_inputs_or_everywhere_is_no_difference():
