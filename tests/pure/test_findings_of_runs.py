@@ -191,7 +191,8 @@ def test_wrong_on_inputs_of_a_family_alone():
     families = {"inf": family(WRONG), "tail": family(), "zeros": family(WRONG)}
     rows = [judged("mi300x", EMULATED, status=WRONG, families=families), judged("h200", families=families)]
     (one,) = found("PK307", *rows)
-    assert "over its limit on inputs of the family inf, zeros on mi300x, and 0.10 of its limit on h200" in one.explanation
+    words = "over its limit on inputs of the family inf, zeros on mi300x, and 0.10 of its limit on h200"
+    assert words in one.explanation
 
 
 def test_wrong_on_other_inputs_or_everywhere_is_no_difference():
