@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 import mutants_ptx
 import numpy as np
 
-from portkit.emulate.core.findings import Site
+from portkit.emulate.core.findings import Halt, Site
 from portkit.emulate.ptx.check import meets_in_parts
 from portkit.emulate.ptx.decode import Decoder
 from portkit.emulate.ptx.execute import Code, Runner, cut
@@ -449,6 +449,7 @@ class _Graph:
         every = range(groups * warps)
         self.node = [next(self._count) for _ in every]
         self.later = [next(self._count) for _ in every]  # of asynchronous operations
+        self.waited = [0 for _ in every]  # those that somebody may wait for
         self.before = [0 for _ in every]
 
     def of_group(self, group: int) -> np.ndarray:
@@ -465,7 +466,8 @@ class _Graph:
         told = self.before[warp] | 1 << self.node[warp]
         self.before[warp], self.node[warp] = told, next(self._count)
         if later:
-            told |= 1 << self.later[warp]
+            self.waited[warp] |= 1 << self.later[warp]
+            told |= self.waited[warp]
             self.later[warp] = next(self._count)
         return told
 
@@ -476,7 +478,7 @@ class _Graph:
     def now(self, warps: np.ndarray) -> np.ndarray:
         return np.array([self.node[warp] for warp in warps.tolist()])
 
-    def behind(self, warp: int, other: int, moment: int) -> bool:
+    def behind(self, warp: int, other: int, moment: int, *, later: bool = False) -> bool:
         return bool(self.before[warp] >> moment & 1)
 
 
@@ -616,10 +618,13 @@ class _LaneMeetings(_Meetings):
 
 
 def _met(launch: Launch, of: type[_Meetings]) -> bool:
-    """Whether two meet with no barrier between."""
+    """Whether two meet with no barrier between, or are refused what others have not made sure of."""
     meetings = of()
     launch.attach.append(meetings.attach)
-    launch.run()
+    try:
+        launch.run()
+    except Halt:
+        return True
     return meetings.found
 
 

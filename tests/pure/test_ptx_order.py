@@ -212,6 +212,24 @@ def test_products_of_two_threads_in_one_place_are_in_no_order():
     finds(tensor_memory(again=again), "no mbarrier of a commit of its thread", *tensor_operands())
 
 
+PART = "setp.lt.u32 %p7, %r90, 64;\n@%p7 bar.sync 2, 64;\n"
+WAITS = "setp.lt.u32 %p6, %r90, 32;\n@!%p6 bra $behind;\n" + WAIT + "$behind:\n"
+
+
+@pytest.mark.parametrize(
+    ("waits", "part"),
+    [
+        (PART + WAIT, None),
+        (PART + WAITS + "bar.sync 0;\n", None),
+        (PART + WAITS, "has written: this warp has not waited"),
+        (WAITS + PART, "has written: this warp has not waited"),  # two of four warps
+    ],
+)
+def test_a_product_has_ended_for_those_who_know_it(waits, part):
+    kernel = tensor_memory().replace(WAIT, waits)
+    passes(kernel, *tensor_operands()) if part is None else finds(kernel, part, *tensor_operands())
+
+
 # -- blocks
 
 LAST = 3

@@ -49,6 +49,7 @@ class Issued(ABC):
     units: list[Offsets]  # of shared memory that it reads
     writes: Range
     done: bool = field(default=False, init=False)  # whether it has run, though its block has not come to it
+    moment: int = field(default=0, init=False)  # of its warp's operations, where its block has clocks
 
     @property
     def alike(self) -> Hashable | None:
@@ -98,6 +99,7 @@ class _Block:
     stores: list[Stored] = field(default_factory=list)
     loads: list[tuple[Site, int, Range]] = field(default_factory=list)  # with the warp
     ended: list[_Ended] = field(default_factory=list)  # loads and stores of warps since the last barrier
+    landed: dict[tuple[Range, int], Issued] = field(default_factory=dict)  # the last that ran, by columns and thread
 
 
 @dataclass(eq=False)
@@ -216,6 +218,25 @@ class TensorMemory:
         for stored in block.stores:
             if stored.range.meets(touched):
                 raise self._missing(site, thread, verb, "a store", "tcgen05.wait::st", stored.site)
+        self._check_landed(site, thread, touched, verb)
+
+    def _check_landed(self, site: Site, thread: int, touched: Range, verb: str, but: int | None = None) -> None:
+        """Refuse to touch what a product has written that a warp does not know of, but for those of one thread.
+
+        Raises:
+            Fault: it is touched.
+        """
+        clocks = self.machine.clocks
+        for issued in self.blocks[touched.group].landed.values() if clocks else ():
+            if issued.thread == but or not issued.writes.meets(touched):
+                continue
+            if clocks and not clocks.behind(thread // LANES, issued.thread // LANES, issued.moment, later=True):
+                line = issued.site.source or f"line {issued.site.line}"
+                message = (
+                    f"tensor memory is {verb} that a product of {line} has written: "
+                    "this warp has not waited for its commit, nor come behind one that has"
+                )
+                raise Fault(Finding(Kind.MISSING_WAIT, message, site, self.machine.place(thread)))
 
     def _missing(self, site: Site, thread: int, verb: str, who: str, wait: str, at: Site) -> Fault:
         line = at.source or f"line {at.line}"
@@ -258,6 +279,10 @@ class TensorMemory:
         self._check_loads(issued.site, issued.thread, issued.writes)
         self._check_ended(issued, touched)
         self._check_others(issued, touched)
+        if clocks := self.machine.clocks:
+            issued.moment = int(clocks.later[issued.thread // LANES])
+            for each in (*touched, issued.writes):
+                self._check_landed(issued.site, issued.thread, each, "used", issued.thread)
         for stored in self.blocks[group].stores:
             if any(stored.range.meets(each) for each in (*touched, issued.writes)):
                 raise self._missing(issued.site, issued.thread, "used", "a store", "tcgen05.wait::st", stored.site)
@@ -321,6 +346,7 @@ class TensorMemory:
         ended = [issued for issued in block.queue if issued in until]
         block.queue = [issued for issued in block.queue if issued not in until]
         for issued in ended:
+            block.landed[issued.writes, issued.thread] = issued
             for units in issued.units:
                 self.flights.has_read(units)
                 if not self.machine.clocks:  # else who waits is known
@@ -356,6 +382,7 @@ class TensorMemory:
         for issued in self.blocks[touched.group].queue:
             if issued.writes.meets(touched):
                 raise self._missing(site, thread, "written", "a product", "mbarrier of a commit", issued.site)
+        self._check_landed(site, thread, touched, "written")
 
     def wait_stores(self, warps: set[int]) -> None:
         """End the stores of warps."""
