@@ -200,6 +200,34 @@ def test_more_products_by_tensor_descriptors(architecture, kind, specialised):
     check_descriptors(architecture, kind, specialised)
 
 
+RINGS = [
+    ("bf16", True, 3, 4, (128, 64, 64)),
+    ("bf16", True, 2, 4, (128, 128, 64)),
+    ("fp16", True, 4, 8, (128, 128, 64)),
+    ("fp8e5", True, 3, 4, (128, 64, 64)),
+    ("bf16", False, 4, 4, (64, 64, 64)),
+    ("bf16", False, 2, 8, (128, 64, 32)),
+    ("fp32", False, 3, 4, (64, 32, 32)),
+    ("fp8e5", False, 3, 4, (64, 64, 128)),
+]
+"""Element type, whether warps are specialised, stages, warps and tiles of products by tensor descriptors."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["sm_90", "sm_100", "sm_120"])
+@pytest.mark.parametrize(("kind", "specialised", "stages", "waves", "tile"), RINGS)
+def test_rings_of_slots_that_are_used_again(architecture, kind, specialised, stages, waves, tile):
+    """Several tiles a block and more steps than slots: what is awaited of other warps is awaited in each."""
+    if specialised and architecture != "sm_90" and VERSION == (3, 6):
+        pytest.skip("Triton 3.6 fails to compile it")
+    signature = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), f"*{kind}") | dict.fromkeys("MNK", "i32")
+    constants = {**dict(zip(("BM", "BN", "BK"), tile, strict=True)), "WS": specialised}
+    built = build(described, architecture, signature, constants, waves=waves, num_stages=stages)
+    rng, (m, n, k) = np.random.default_rng(1), (4 * tile[0] - 16, tile[1], 5 * tile[2] + 16)
+    (a, _), (b, _) = operand(rng, kind, (m, k)), operand(rng, kind, (n, k))
+    built.passes((1,), a, b, np.zeros((m, n), a.dtype), m, n, k, np.zeros(1 << 15, np.uint8))
+
+
 SCALED = [("e4m3", 1, 32, "u8"), ("e2m1", 2, 32, "u8"), ("e2m1", 2, 16, "fp8e4nv")]
 
 
