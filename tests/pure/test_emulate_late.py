@@ -110,7 +110,8 @@ def whole(seed: int, late: bool) -> list:
         tags = global_tags(groups, epochs[groups], waves)
         words = random.words(at, size) if use is Use.WRITE else None
         values = None if words is None else random.values(at, size, words)
-        if late and use is not Use.ATOMIC and races.keep(use, where, at, size, tags, words, number):
+        item = Kept(use, at, size, lambda tags=tags: tags, words, number)
+        if late and use is not Use.ATOMIC and races.keep(where, item):
             continue
         conflict = races.note(use, where, at, size, tags, values)
         if conflict:

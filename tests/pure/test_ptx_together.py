@@ -186,7 +186,7 @@ def test_every_kind_gives_the_same_bits_alone_and_with_its_like(monkeypatch, lan
     together_, first = results(made, len(stores))
     block = max(launches.load(made).blocks.values(), key=lambda each: each.counted)
     assert len(block.steps) < block.counted - len(body) * 0.7  # most have run with their like
-    monkeypatch.setattr(execute, "arranged", lambda program, items: [(item, item.step) for item in items])
+    monkeypatch.setattr(execute, "arranged", lambda program, items, roots: [(item, item.step) for item in items])
     alone, second = results(made, len(stores))
     launches.load.cache_clear()
     assert np.array_equal(together_, alone)

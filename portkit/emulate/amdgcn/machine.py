@@ -81,6 +81,10 @@ class Access:
     lasts = everyone = False
     """It is asked at once: other waves are selected later."""
 
+    def spreading(self, of_wave: NDArray[Any]) -> Callable[[], NDArray[Any]]:
+        """As ``spread``."""
+        return lambda: self.spread(of_wave)
+
     def placing(self) -> Callable[[int], Place]:
         """As ``place``."""
         return self.place

@@ -7,8 +7,9 @@ Where it is not, they are judged one by one, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,19 @@ class Kept:
     words: Words | None = None  # of writes whose values tell whether they change anything
     origin: Any = None  # whom to tell
     moment: int = 0  # where the ledger wants to know it
+    ends: Sequence[int] = ()  # of several instructions: accesses up to the end of each one's
+
+    def parts(self) -> Iterator[tuple[int, Kept]]:
+        """The accesses of each instruction, and how many are before them."""
+        if not self.ends:
+            yield 0, self
+        for start, end in zip((0, *self.ends), self.ends, strict=False):
+            words = None if self.words is None else self.words[start:end]
+            if start < end:
+                yield start, Kept(self.use, self.at[start:end], self.size, partial(self._agents, start, end), words)
+
+    def _agents(self, start: int, end: int) -> Agents:
+        return self.agents()[start:end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +107,28 @@ class Batch:
         )
 
     def _apart(self, changing: Sequence[Kept], others: Sequence[Kept]) -> bool:
-        granule = _granule((*changing, *others))
+        place, who, granule = self._touched((*changing, *others))
+        count = sum(item.at.size * max(1, item.size // granule) for item in changing)
         owners = self._owners_of(granule)
-        place, who = self._joined(changing, granule)
-        owners[place] = who
-        if np.count_nonzero(owners[place] != who):
-            return False
-        if not others:
-            return True
-        place, who = self._joined(others, granule)
+        who = (self.identity(who) if self.identity else who) + who.dtype.type(self._stamp)
+        owners[place[:count]] = who[:count]
         found = owners[place]
-        return not np.count_nonzero((found > self._stamp) & (found != who))
+        if np.count_nonzero(found[:count] != who[:count]):
+            return False
+        return not np.count_nonzero((found[count:] > self._stamp) & (found[count:] != who[count:]))
+
+    def _touched(self, items: Sequence[Kept]) -> tuple[Offsets, Agents, int]:
+        """Granules that accesses touch, by whom, and bytes of a granule."""
+        at, who = _together([item.at for item in items]), _together([item.agents() for item in items])
+        bits = low_bits(at) | WIDEST
+        sizes = {item.size for item in items}
+        for size in sizes:
+            bits |= size
+        granule = bits & -bits
+        shift = granule.bit_length() - 1
+        if sizes != {granule}:
+            return _together([_places(i, shift) for i in items]), _together([_who(i, granule) for i in items]), granule
+        return at >> shift, who, granule
 
     def _owners_of(self, granule: int) -> NDArray[Any]:
         self._stamp += _WIDE_STEP if self.identity else _STEP
@@ -114,13 +139,6 @@ class Batch:
             kind = np.int64 if self.identity else np.int32
             self._owners[granule] = np.zeros(-(-self.size // granule), kind)
         return self._owners[granule]
-
-    def _joined(self, items: Sequence[Kept], granule: int) -> tuple[Offsets, Agents]:
-        """Granules that accesses touch, and by whom."""
-        place, who = _together([_places(item, granule) for item in items]), _together([_who(i, granule) for i in items])
-        if self.identity:
-            return place, self.identity(who) + self._stamp
-        return place, who + np.int32(self._stamp)
 
     def judge(self, ledger: Ledger, report: Callable[[Kept, Conflict], None]) -> None:
         """Judge accesses one by one.
@@ -135,26 +153,20 @@ class Batch:
                 ledger.forget(item.start, item.end)
                 continue
             ledger.now = item.moment
-            conflict = ledger.note(item.use, item.at, item.size, item.agents(), _values(item, held))
-            if conflict:
-                report(item, conflict)
-
-
-def _granule(items: Sequence[Kept]) -> int:
-    """Bytes of granules of which all accesses are made."""
-    bits = low_bits(_together([item.at for item in items])) | WIDEST
-    for size in {item.size for item in items}:
-        bits |= size
-    return bits & -bits
+            for start, part in item.parts():
+                conflict = ledger.note(part.use, part.at, part.size, part.agents(), _values(part, held))
+                if conflict:
+                    report(item, replace(conflict, which=conflict.which + start))
 
 
 def _together(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _places(item: Kept, granule: int) -> Offsets:
-    first: Offsets = item.at // granule
-    return first if item.size == granule else (first[:, None] + np.arange(item.size // granule)).reshape(-1)
+def _places(item: Kept, shift: int) -> Offsets:
+    first: Offsets = item.at >> shift
+    count = item.size >> shift
+    return first if count == 1 else (first[:, None] + np.arange(count)).reshape(-1)
 
 
 def _who(item: Kept, granule: int) -> Agents:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from portkit.emulate.core.bytestore import Offsets, Words
+from portkit.emulate.core.bytestore import Offsets
 from portkit.emulate.core.checker import (
     SEVERAL,
     Agents,
@@ -235,7 +235,7 @@ class GlobalRaces:
         self, use: Use, where: Allocation, at: Offsets, size: int, tags: Agents, values: Values | None = None
     ) -> Conflict | None:
         """As ``Ledger.note``, with offsets into the allocation."""
-        if use is Use.READ and self.keep(use, where, at, size, tags):
+        if use is Use.READ and self.keep(where, Kept(use, at, size, lambda: tags)):
             return None
         ledger = self._ledger(where)
         ledger.now = self._now
@@ -245,16 +245,7 @@ class GlobalRaces:
     def _now(self) -> int:
         return self.releases.now if self.releases else 0
 
-    def keep(
-        self,
-        use: Use,
-        where: Allocation,
-        at: Offsets,
-        size: int,
-        tags: Agents,
-        words: Words | None = None,
-        told: Any = None,
-    ) -> bool:
+    def keep(self, where: Allocation, item: Kept) -> bool:
         """Leave accesses to be judged later; False where they must be judged at once."""
         if where.name in self.ledgers:
             return False
@@ -263,7 +254,8 @@ class GlobalRaces:
         batch = self.kept[where.name][1]
         if batch.full:
             return False
-        batch.keep(Kept(use, at, size, lambda: tags, words, _Origin(told, where), self._now))
+        item.origin, item.moment = _Origin(item.origin, where), self._now
+        batch.keep(item)
         return True
 
     def settle(self) -> None:

@@ -6,6 +6,7 @@ at each barrier.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -75,14 +76,22 @@ class Access(Protocol):
     def placing(self) -> Callable[[int], Place]:
         """As ``place``, of an access that lasts, even when its chunk is gone."""
 
+    def spreading(self, of_wave: NDArray[Any]) -> Callable[[], NDArray[Any]]:
+        """As ``spread``, of the same: asked for when it is needed."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Touch:
     """What a finding says of an access to global memory."""
 
-    site: Site
+    sites: Sequence[Site]
     use: Use
     place: Callable[[int], Place]
+    ends: Sequence[int] = ()  # of several instructions: accesses up to the end of each one's
+
+    def site(self, which: int) -> Site:
+        """The instruction that makes access number ``which``."""
+        return self.sites[bisect.bisect_right(self.ends, which)]
 
 
 @dataclass(frozen=True)
@@ -150,7 +159,7 @@ class GlobalWatch:
         by = self._other(conflict.other, own)
         message = f"{VERBS[touch.use]} {where.name}[{conflict.byte}], which {by} {DONE[conflict.use]}, in no order"
         kind = Kind.WORKGROUP_RACE if group_of(conflict.other) == own else Kind.GLOBAL_RACE
-        return Finding(kind, message, touch.site, place, conflict.byte, where.name)
+        return Finding(kind, message, touch.site(conflict.which), place, conflict.byte, where.name)
 
     def _other(self, tag: int, own: int) -> str:
         group, wave = group_of(tag), agent_of(tag)
@@ -214,6 +223,24 @@ class GlobalCheck:
         """Note that waves have come by a fence."""
         self.launch.releases.fence(np.unique(self.group_of_wave[waves]))
 
+    def together(self, access: Access, ends: Sequence[int], sites: Sequence[Site]) -> bool:
+        """Leave accesses of several instructions to be judged later; False where each must be judged now.
+
+        Args:
+            access: all of them, one instruction's behind the other's.
+            ends: how many there are up to the end of each one's.
+            sites: the instructions.
+        """
+        use, where = use_of(access), self.memory.holding(access.at)
+        if where is None or where.start < self.launch.own or self.launch.guesses:
+            return False
+        if use is not Use.WRITE and self.memory.first_unwritten(access.at, access.size) is not None:
+            return False
+        touch = _Touch(sites, use, access.placing(), ends)
+        tags, at = access.spreading(self._of_waves()), access.at - where.start
+        item = Kept(use, at, access.size, tags, access.words, touch, ends=ends)
+        return self.launch.races.keep(where, item)
+
     def _unwritten(self, access: Access, which: int) -> None:
         where = self.memory.containing(int(access.at[which]))
         assert where
@@ -226,15 +253,18 @@ class GlobalCheck:
         where = self.memory.holding(access.at)
         if where is None:
             return
-        tags, at = access.spread(self._of_waves()), access.at - where.start
+        at = access.at - where.start
         if use is not Use.ATOMIC and access.lasts:
             words = access.words if use is Use.WRITE else None
-            touch = _Touch(access.site, use, access.placing())
-            if races.keep(use, where, at, access.size, tags, words, touch):
+            touch = _Touch((access.site,), use, access.placing())
+            tags = access.spreading(self._of_waves())
+            if races.keep(where, Kept(use, at, access.size, tags, words, touch)):
                 return
-        conflict = races.note(use, where, at, access.size, tags, values_of(access, self.memory))
+        conflict = races.note(
+            use, where, at, access.size, access.spread(self._of_waves()), values_of(access, self.memory)
+        )
         if conflict:
-            self.note(self.launch.race(_Touch(access.site, use_of(access), access.place), where, conflict))
+            self.note(self.launch.race(_Touch((access.site,), use_of(access), access.place), where, conflict))
 
     def _of_waves(self) -> NDArray[np.int64]:
         """Tags of all waves of the chunk."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,13 @@ class Judged:
 
     findings: Mapping[int, Sequence[Finding]]  # first instruction of a block → what is wrong whatever the data
     fences: bool = False  # whether it has some that order blocks
+    meets: dict[int, bool] = field(default_factory=dict)  # threads of a block, as far as asked → ``meets_in_parts``
+
+    def in_parts(self, code: Code, threads: int) -> bool:
+        """``meets_in_parts`` of the program."""
+        if threads not in self.meets:
+            self.meets[threads] = meets_in_parts(code, threads)
+        return self.meets[threads]
 
 
 def judge(code: Code) -> Judged:
@@ -56,35 +63,39 @@ class Check:
         machine = runner.machine
         warps = machine.per_group // LANES
         whole = GlobalCheck(self.launch, machine.groups, warps, machine.note)
-        if warps > 1 and meets_in_parts(runner.code, machine.per_group):
+        if warps > 1 and self.judged.in_parts(runner.code, machine.per_group):
             machine.clocks = Clocks(len(machine.groups), warps)
         shared = SharedCheck(machine.shared, warps, machine.note, machine.clocks)
         if self.judged.findings:
             runner.watch = self._on_block
         if self.launch.needed(warps):
             machine.observer, machine.exchanged, machine.fenced = whole, whole.exchanged, whole.fenced
-        made, lanes = MadeAndEnded(shared), Lanes(machine, shared)
+        made = MadeAndEnded(shared)
+        lanes = Lanes(machine, shared) if "bar.warp.sync" in runner.code.names else None
         ends = any(name.startswith("mbarrier.inval") for name in runner.code.names)
         observers: list[Callable[[Access], None]] = [shared]
         observers += [Data(machine, shared)] if ends else []
-        observers += [lanes] if "bar.warp.sync" in runner.code.names else []
+        observers += [lanes] if lanes else []
         machine.unit(MemoryBarriers).all_end = ends
         machine.shared_observer = shared if len(observers) == 1 else _all_of(observers)
         machine.mbarrier_observer = made if warps > 1 else None
         machine.later_observer = shared.later
+        runner.closing += [shared.ended, made.ledger.settle, *([lanes.ledger.settle] if lanes else [])]
 
         def synchronised(groups: NDArray[np.int64]) -> None:
             whole.at_barrier(groups)
             shared.at_barrier(groups)
             made.ledger.at_barrier(groups)
-            lanes.at_barrier(groups)
+            if lanes:
+                lanes.at_barrier(groups)
 
         def settled(start: int, end: int) -> None:
             shared.settle(start, end)
-            lanes.ledger.forget_range(start, end)
+            if lanes:
+                lanes.ledger.forget_range(start, end)
 
-        runner.closing += [shared.ended, made.ledger.settle, lanes.ledger.settle]
-        machine.synchronised, machine.settled, machine.lanes_synchronised = synchronised, settled, lanes.meet
+        machine.synchronised, machine.settled = synchronised, settled
+        machine.lanes_synchronised = lanes.meet if lanes else None
 
     def _on_block(self, machine: Machine, block: Block) -> None:
         for finding in self.judged.findings.get(block.start, ()):

@@ -17,6 +17,7 @@ from portkit.emulate.core.running import Blocks, Meter
 from portkit.emulate.core.schedule import ENDED, READY, Order, Schedule
 from portkit.emulate.ptx.decode import Read, Step
 from portkit.emulate.ptx.isa.barriers import Barriers
+from portkit.emulate.ptx.isa.joint import Roots, roots_of
 from portkit.emulate.ptx.isa.registry import NOT_RUN, Compiled, Pass
 from portkit.emulate.ptx.machine import LANES, PARKED, SLEEPING, Array, Machine, Mask, Threads, bits_of
 from portkit.emulate.ptx.program import Program
@@ -77,7 +78,8 @@ def cut(program: Program, compiled: tuple[Compiled, ...]) -> Code:
     entry = program.functions[program.name].entry
     starts = _starts(program, compiled)
     ends = [*starts[1:], len(compiled)]
-    found = {start: _block(program, compiled, start, end) for start, end in zip(starts, ends, strict=True)}
+    roots = roots_of(compiled)
+    found = {start: _block(program, compiled, (start, end), roots) for start, end in zip(starts, ends, strict=True)}
     blocks = Blocks(found, compiled[-1].instruction.site)
     return Code(program, compiled, blocks, entry)
 
@@ -102,12 +104,13 @@ def _starts(program: Program, compiled: tuple[Compiled, ...]) -> list[int]:
     return sorted(start for start in starts if start < len(compiled))
 
 
-def _block(program: Program, compiled: tuple[Compiled, ...], start: int, end: int) -> Block:
+def _block(program: Program, compiled: tuple[Compiled, ...], part: tuple[int, int], roots: Roots) -> Block:
+    start, end = part
     items = compiled[start:end]
     last = items[-1].step if items[-1].entry.ends else None
     straight = items[:-1] if last else items
     body = [item for item in straight if item.entry.changes]
-    order = arranged(program, body)
+    order = arranged(program, body, roots)
     firsts, steps = tuple(first for first, _ in order), tuple(step for _, step in order)
     return Block(start, steps, firsts, end, last, len(body), items[0].entry.collective, items[0].members)
 

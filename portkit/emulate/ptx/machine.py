@@ -129,6 +129,11 @@ class Access:
         """From one value for each warp of the chunk to one for each access."""
         return of_wave.repeat(LANES) if self.everyone else of_wave[self.threads >> 5]
 
+    def spreading(self, of_wave: NDArray[Any]) -> Callable[[], NDArray[Any]]:
+        """As ``spread``, without the machine."""
+        threads = self.threads
+        return lambda: of_wave[threads >> 5]
+
     def placing(self) -> Callable[[int], Place]:
         """As ``place``, without the machine."""
         placing, threads = self.machine.placing, self.threads
@@ -387,7 +392,7 @@ class Machine:
         own = self.selected if threads is None else threads
         space, place = self.locate(site, space, at, size, own)
         strong = strength is not None and space is Space.GLOBAL
-        if observer := self._observer_of(space):
+        if observer := self.observer_of(space):
             observer(Access(site, place, size, self, own, write=False, atomic=strong))
         if strength and strong:
             self.exchange(place, own, strength, wrote=np.zeros(place.size, np.bool_))
@@ -407,7 +412,7 @@ class Machine:
         own = self.selected if threads is None else threads
         space, place = self.locate(site, space, at, size, own)
         strong = strength is not None and space is Space.GLOBAL
-        if observer := self._observer_of(space):
+        if observer := self.observer_of(space):
             observer(Access(site, place, size, self, own, write=True, atomic=strong, words=words))
         if strength and strong:
             self.exchange(place, own, strength, replaces=True)
@@ -425,12 +430,13 @@ class Machine:
         """Check of an atomic of the selected threads: its space and the offsets into that."""
         own = self.selected
         space, place = self.locate(site, space, at, size, own)
-        if observer := self._observer_of(space):
+        if observer := self.observer_of(space):
             observer(Access(site, place, size, self, own, write=True, atomic=True))
         self.store_of(space).mark(place, size)
         return space, place
 
-    def _observer_of(self, space: Space) -> Observer | None:
+    def observer_of(self, space: Space) -> Observer | None:
+        """Who follows the accesses to a space."""
         if space is Space.GLOBAL:
             return self.observer
         return self.shared_observer if space is Space.SHARED else None

@@ -3,7 +3,8 @@
 Triton unrolls what a thread does for its elements, so most instructions stand there many times, with other registers.
 NumPy takes about as long to begin an operation as for a thousand numbers, so a block's instructions are put in another
 order, that of a list scheduler: what accesses memory, waits or has other effects stays in its order, and what only
-computes registers from registers runs with its like as soon as all they need is there. Every value, finding and count
+computes registers from registers runs with its like as soon as all they need is there. Loads, or stores, that then
+follow each other run as one. Every value, finding and count
 stays the same: such an instruction can't fail, and nobody sees when it runs.
 """
 
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import heapq
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,9 +21,10 @@ import numpy as np
 from portkit.emulate.core.findings import Unsupported
 from portkit.emulate.ptx.decode import Decoder, Read, Step, Uses, Write
 from portkit.emulate.ptx.isa.families import FAMILIES
+from portkit.emulate.ptx.isa.joint import Joint, Roots, joins, rows_of
 from portkit.emulate.ptx.isa.lookup import build_step, compile_instruction, row_name
 from portkit.emulate.ptx.isa.registry import Compiled, Entry
-from portkit.emulate.ptx.machine import Array, Machine, Rows
+from portkit.emulate.ptx.machine import Array, Machine
 from portkit.emulate.ptx.program import (
     Address,
     Immediate,
@@ -87,28 +88,18 @@ class Several(Decoder):
 
     def fetch(self, register: Register, kind: Type) -> Read:
         """``[instructions, selected threads]``, or one row where all read the same register."""
-        rows = _rows(self._registers[register], reading=True)
+        rows = rows_of(self._registers[register], reading=True)
         return lambda machine: machine.read_all(kind, rows)
 
     def put(self, register: Register, kind: Type) -> Write:
         """As ``fetch``, for results."""
-        rows = _rows(self._registers[register])
+        rows = rows_of(self._registers[register])
         return lambda machine, value: machine.write_all(kind, rows, value)
 
     def place(self, register: Register, kind: Type) -> Callable[[Machine], Array] | None:
         """Registers themselves where they lie evenly, of all threads."""
-        rows = _rows(self._registers[register])
+        rows = rows_of(self._registers[register])
         return (lambda machine: machine.rows.whole(kind)[rows]) if isinstance(rows, slice) else None
-
-
-def _rows(indices: Sequence[int], reading: bool = False) -> Rows:
-    """Registers as a slice where they lie evenly, which costs no copy."""
-    step = indices[1] - indices[0]
-    if reading and not any(index != indices[0] for index in indices):
-        return slice(indices[0], indices[0] + 1)
-    if step > 0 and all(after - before == step for before, after in itertools.pairwise(indices)):
-        return slice(indices[0], indices[-1] + 1, step)
-    return np.array(indices, np.int64)
 
 
 def _parts(operand: Operand) -> tuple[Operand, ...]:
@@ -283,23 +274,29 @@ class _Ready:
         return bool(self.alone or self.alike)
 
 
-def arranged(program: Program, items: Sequence[Compiled]) -> list[tuple[Compiled, Step]]:
+def arranged(program: Program, items: Sequence[Compiled], roots: Roots) -> list[tuple[Compiled, Step]]:
     """The steps of a block's instructions, and the first instruction that each runs.
 
     Args:
         program: the kernel.
         items: that run one after another, those that change nothing left out.
+        roots: of the program's registers.
     """
     ready = _Ready(_nodes(items))
-    found = []
+    groups: list[list[Compiled]] = []
     while ready:
         group = [items[number] for number in ready.take()]
-        found.append((group[0], _step_of(program, group)))
-    return found
+        if groups and len(group) == 1 and len(groups[-1]) < MOST and joins(groups[-1], group[0], roots):
+            groups[-1] += group
+        else:
+            groups.append(group)
+    return [(group[0], _step_of(program, group)) for group in groups]
 
 
 def _step_of(program: Program, group: Sequence[Compiled]) -> Step:
     first = group[0]
+    if len(group) > 1 and first.key is None:
+        return Joint(group)
     if len(group) > 1:
         try:
             return build_step(first.entry, Several(program, [item.instruction for item in group]))
