@@ -42,6 +42,12 @@ _BARRIER = 8
 _SIDE = 256
 """Elements of a box in a dimension, at most (CUDA driver API, cuTensorMapEncodeTiled: boxDim)."""
 
+_FURTHEST = 1 << 40
+"""Bytes from one index to the next, less than that (globalStrides)."""
+
+_PLACE = 128
+"""Alignment of a box in shared memory (CUDA C++ programming guide, "Multi-dimensional TMA")."""
+
 _BOX = 227 << 10
 """Bytes of shared memory that a block can have, at most (CUDA C++ programming guide, "Compute Capabilities")."""
 
@@ -122,12 +128,12 @@ def check_map(tensor: TensorMap, rank: int) -> str | None:
         return f"a tensor map of {tensor.rank} dimensions where {rank} are needed"
     if tensor.interleave or any(each != 1 for each in tensor.element_strides):
         return "a tensor map that interleaves, or leaves out elements"
-    if tensor.swizzle not in SWIZZLES:
-        return f"swizzle mode {tensor.swizzle} of a tensor map"
+    if tensor.swizzle not in SWIZZLES or tensor.fill not in {0, 1}:
+        return f"swizzle mode {tensor.swizzle}, fill mode {tensor.fill} of a tensor map"
     if tensor.swizzle and tensor.box[0] * tensor.element.bytes > SWIZZLES[tensor.swizzle]:
         return "a box whose rows are wider than their swizzle"
-    if tensor.address % _UNIT or any(each % _UNIT for each in tensor.strides):
-        return "a tensor whose address or strides are no multiples of 16 bytes"
+    if tensor.address % _UNIT or any(each % _UNIT or each >= _FURTHEST for each in tensor.strides):
+        return "a tensor whose address or strides are no multiples of 16 bytes, or strides of 2^40 bytes or more"
     return _check_box(tensor)
 
 
@@ -135,6 +141,8 @@ def _check_box(tensor: TensorMap) -> str | None:
     """Why nothing can be computed of a box."""
     if max(tensor.box) > _SIDE:
         return f"a box of {' × '.join(map(str, tensor.box))} elements: {_SIDE} at most are possible in a dimension"
+    if tensor.box[0] * tensor.element.bytes % _UNIT:
+        return f"a box whose rows have {tensor.box[0] * tensor.element.bytes} bytes, no multiple of {_UNIT}"
     if tensor.box_bytes > _BOX:
         return f"a box of {tensor.box_bytes} bytes, where shared memory has {_BOX} at most"
     return None
@@ -466,6 +474,7 @@ def _tensor_copy(decoder: Decoder) -> Step:
         shared, given = machine.spread(target(machine)), tensor.given(machine)
         for which, thread in enumerate(own.tolist()):
             known, corners = tensor.of(machine, site, given[which], thread)
+            machine.check_aligned(site, shared[which : which + 1], _PLACE, own[which : which + 1])
             pieces = pieces_of(known, corners, int(shared[which]))
             load(machine, site, known, pieces, thread, int(at_barrier[which]))
 
@@ -487,6 +496,7 @@ def _tensor_store(decoder: Decoder, operands: Sequence[Operand], reduce: str | N
             combine = reduction(reduce, known.element) if reduce else None
             if reduce and combine is None:
                 raise decoder.unsupported(f"reduction {reduce} of elements {known.element.name}")
+            machine.check_aligned(site, shared[which : which + 1], _PLACE, np.array([thread]))
             store(machine, site, pieces_of(known, corners, int(shared[which])), thread, combine)
 
     return step

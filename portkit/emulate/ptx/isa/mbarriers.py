@@ -154,7 +154,7 @@ class MemoryBarriers:
         if abs(barrier.bytes) > _MOST:
             message = f"{barrier.bytes} bytes announced to an mbarrier, which counts up to {_MOST}"
             raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))
-        if count > barrier.pending:
+        if count > barrier.pending or (expect is None and count < 1):
             message = f"{count} arrivals at an mbarrier that expects {barrier.pending} more"
             raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))
         barrier.pending -= count

@@ -143,6 +143,7 @@ class _Shape:
 
 
 _TIMES = re.compile(r"x(\d+)")
+_MOST_TIMES = 128
 
 
 def _shape(decoder: Decoder, packing: str, registers: int, offset: Operand | None) -> _Shape:
@@ -150,7 +151,7 @@ def _shape(decoder: Decoder, packing: str, registers: int, offset: Operand | Non
     halves = decoder.required("32x32b", "16x32bx2") == "16x32bx2"
     times = next((int(match[1]) for name in decoder.instruction.modifiers if (match := _TIMES.fullmatch(name))), 0)
     decoder.ignore(f"x{times}")
-    if times != registers or halves == (offset is None):
+    if times != registers or times > _MOST_TIMES or halves == (offset is None):
         raise decoder.unsupported(f"{registers} registers, x{times}")
     further = int(offset.text, 0) if isinstance(offset, Immediate) else 0
     return _Shape(registers, halves, further, decoder.has(packing))

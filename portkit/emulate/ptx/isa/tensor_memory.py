@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -129,6 +129,16 @@ class Commit:
         self.memory.run_ahead(others)
 
 
+def _first_free(allocated: Mapping[int, int], columns: int) -> int:
+    """The first column behind which so many are free."""
+    start = 0
+    for first, count in sorted(allocated.items()):
+        if first - start >= columns:
+            break
+        start = first + count
+    return start
+
+
 class TensorMemory:
     """Tensor memory of all blocks of a chunk, and what is under way in it."""
 
@@ -178,9 +188,10 @@ class TensorMemory:
             Fault: there are not so many, or the number is none that can be asked for.
         """
         block = self.blocks[int(self.machine.group[thread])]
-        start = sum(block.allocated.values())
+        start = _first_free(block.allocated, columns)
         if columns < LANES or columns & (columns - 1) or start + columns > COLUMNS or not block.permitted:
-            message = f"{columns} columns of tensor memory are asked for where {COLUMNS - start} are free"
+            free = COLUMNS - sum(block.allocated.values())
+            message = f"{columns} columns of tensor memory are asked for where {free} are free"
             raise Fault(Finding(Kind.UNDEFINED, message, site, self.machine.place(thread)))
         block.allocated[start] = columns
         return start
@@ -198,6 +209,17 @@ class TensorMemory:
         freed = Range(group, start & 0xFFFF, (start & 0xFFFF) + columns)
         self.check(site, thread, freed, "freed")
         self._check_loads(site, thread, freed)
+
+    def check_allocated(self, site: Site, thread: int, touched: Range) -> None:
+        """Refuse columns that are not all of one allocation.
+
+        Raises:
+            Fault: they are not.
+        """
+        held = self.blocks[touched.group].allocated.items()
+        if not any(start <= touched.start and touched.end <= start + columns for start, columns in held):
+            message = f"columns {touched.start} to {touched.end} of tensor memory, which are not allocated"
+            raise Fault(Finding(Kind.OUT_OF_BOUNDS, message, site, self.machine.place(thread)))
 
     def relinquish(self, thread: int) -> None:
         """No more allocations of a block."""
@@ -259,6 +281,7 @@ class TensorMemory:
 
     def load(self, site: Site, thread: int, read: Range) -> None:
         """Begin a load of a warp."""
+        self.check_allocated(site, thread, read)
         self.check(site, thread, read, "read")
         self.blocks[read.group].loads.append((site, thread // LANES, read))
 
@@ -273,9 +296,12 @@ class TensorMemory:
         """Let a product or copy run later, behind those that were issued before.
 
         Raises:
-            Fault: it touches what a store has yet to write, or comes in no order with loads and stores of other warps.
+            Fault: it touches what is not allocated, or what a store has yet to write, or comes in no order with loads
+                and stores of other warps.
         """
         group = issued.writes.group
+        for each in (*touched, issued.writes):
+            self.check_allocated(issued.site, issued.thread, each)
         self._check_loads(issued.site, issued.thread, issued.writes)
         self._check_ended(issued, touched)
         self._check_others(issued, touched)
@@ -369,6 +395,7 @@ class TensorMemory:
 
     def store(self, stored: Stored) -> None:
         """Begin a store of a warp."""
+        self.check_allocated(stored.site, stored.thread, stored.range)
         self.check_products(stored.site, stored.thread, stored.range)
         self._check_loads(stored.site, stored.thread, stored.range, stored.thread // LANES)
         self.blocks[stored.range.group].stores.append(stored)

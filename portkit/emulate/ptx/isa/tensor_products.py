@@ -53,14 +53,13 @@ class _Mma:
 def mma(decoder: Decoder) -> Step:
     """Operands: D, A, B, the instruction descriptor, of scaled kinds both scales, and whether D is added."""
     kind = decoder.required(*(f"kind::{each}" for each in _KINDS)).removeprefix("kind::")
-    scaled = decoder.has("block_scale")
-    vector = decoder.one_of("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32")
+    scaled = _scales_of(decoder, kind)
     decoder.need(7 if scaled else 5)
     target, left, right, descriptor, *rest = decoder.operands
     in_memory = isinstance(left, Address)
     operands = _Mma(
         kind,
-        _scales_of(kind, vector) if scaled else None,
+        scaled,
         decoder.address(target),
         decoder.address(left) if in_memory else decoder.read(left, Type.B64),
         in_memory,
@@ -79,15 +78,21 @@ def _adds(decoder: Decoder, operand: Operand) -> Read:
     return decoder.read(operand, Type.PRED)
 
 
-_VECTORS = {"block32": {"mxf8f6f4": 1, "mxf4": 2, "mxf4nvf4": 2}, "block16": {"mxf4nvf4": 4}}
+def _scales_of(decoder: Decoder, kind: str) -> BlockScales | None:
+    """How the scales of a kind are shared out; None: it has none."""
+    vector = decoder.one_of("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32") or ""
+    if decoder.has("block_scale") != (kind in _VECTORS) or vector not in _VECTORS.get(kind, {"": 0}):
+        raise decoder.unsupported(f"kind::{kind} with {vector or 'no size of vectors'} of scales")
+    count, depth = _VECTORS.get(kind, {"": 0})[vector], 64 if kind.startswith("mxf4") else 32
+    return BlockScales(count, depth // count, depth == 64) if count else None
 
 
-def _scales_of(kind: str, vector: str | None) -> BlockScales:
-    fours = kind.startswith("mxf4")
-    depth = 64 if fours else 32
-    given = {1: 1, 2: 2, 4: 4}.get(int(vector[-2]) if vector and vector not in _VECTORS else 0, 2 if fours else 1)
-    count = _VECTORS.get(vector or "", {}).get(kind, given)
-    return BlockScales(count, depth // count, fours)
+_VECTORS: dict[str, dict[str, int]] = {
+    "mxf8f6f4": {"": 1, "scale_vec::1X": 1, "block32": 1},
+    "mxf4": {"": 2, "scale_vec::2X": 2, "block32": 2},
+    "mxf4nvf4": {"scale_vec::2X": 2, "scale_vec::4X": 4, "block16": 4, "block32": 2},
+}
+"""Block-scaled kind → how the size of its vectors is named, and scales of a row."""
 
 
 # -- operands

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from portkit.emulate.core.bytestore import Offsets
 from portkit.emulate.core.findings import Fault, Finding, Kind, Site, Unsupported
 from portkit.emulate.ptx.decode import Decoder, Read, Step
+from portkit.emulate.ptx.isa.copies import groups_left
 from portkit.emulate.ptx.isa.flight import UNIT, Flights, Operation
 from portkit.emulate.ptx.isa.mma import Shape, shape_of, types_of, words_of, writer_of
 from portkit.emulate.ptx.isa.operands_shared import Tile, read_tiles
@@ -27,6 +28,7 @@ from portkit.emulate.ptx.isa.registry import Compiled, Entry
 from portkit.emulate.ptx.machine import LANES, Access, Array, Machine, Mask, Threads
 from portkit.emulate.ptx.matrix import fragments
 from portkit.emulate.ptx.matrix.formats import FORMATS, Format
+from portkit.emulate.ptx.matrix.forms import group_form_error
 from portkit.emulate.ptx.matrix.models import group_model
 from portkit.emulate.ptx.matrix.sums import multiply, multiply_integers
 from portkit.emulate.ptx.program import Immediate, Negated, Operand, Program, Register, Vector
@@ -202,8 +204,8 @@ def _mma(decoder: Decoder) -> Step:
     adds = None if not rest or _is_zero(rest[0]) else _adds(decoder, rest[0])
     numbers = [_number(decoder, operand) for operand in rest[1:]]
     a, b = FORMATS[left], FORMATS[right]
-    if shape.rows != _ROWS or shape.depth * a.bits != 256 or result not in {"f32", "f16", "s32"}:
-        raise decoder.unsupported(f"shape {shape.name} of {left}")
+    if why := group_form_error(shape.name, (result, left, right)):
+        raise decoder.unsupported(why)
     signs, across = _modes(decoder, numbers, in_registers=isinstance(first, Vector), kind=a)
     factors = (
         _factor(decoder, first, a, _ROWS, shape.depth, signs[0], across[0]),
@@ -237,6 +239,8 @@ def _modes(
     signs = [*numbers, 1, 1][:2]
     if any(each not in {1, -1} for each in signs) or (numbers and kind.integer):
         raise decoder.unsupported("a factor that is neither 1 nor -1")
+    if any(each not in {0, 1} for each in numbers[2:]):
+        raise decoder.unsupported("a transposition that is neither 0 nor 1")
     transposes = [*([0] if in_registers else []), *numbers[2:], 0, 0][:2]
     if any(transposes) and kind.bits != 16:
         raise decoder.unsupported(f"transposed operands of {kind.name}")
@@ -479,8 +483,7 @@ def _commit(decoder: Decoder) -> Step:
 
 
 def _wait(decoder: Decoder) -> Step:
-    decoder.need(1)
-    but = _number(decoder, decoder.operands[0])
+    but = groups_left(decoder)
     return lambda machine: machine.unit(Products).wait(but)
 
 

@@ -1,6 +1,7 @@
-"""Which forms of ``mma.sync`` there are: formats that go together, results, shapes, and the first architecture of each.
+"""Which forms of products there are: formats that go together, results, shapes, and the first architecture of each.
 
-Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma": "Syntax" and "Target ISA Notes".
+Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma" and "Asynchronous Multiply-and-Accumulate Instruction:
+wgmma.mma_async": "Syntax" and "Target ISA Notes".
 """
 
 from __future__ import annotations
@@ -68,3 +69,29 @@ def form_of(architecture: Architecture, shape: str, kind: str, types: Sequence[s
             missing = architecture.number < form.shapes[shape]
             return f"{architecture.name} has no {what}" if missing else form
     return what
+
+
+_EVERY_EIGHTH = frozenset(range(8, 257, 8))
+
+_GROUPS: tuple[tuple[str, str, int, frozenset[int]], ...] = (
+    ("f16", "f32 f16", 16, _EVERY_EIGHTH),
+    ("bf16", "f32", 16, _EVERY_EIGHTH),
+    ("tf32", "f32", 8, _EVERY_EIGHTH),
+    ("e4m3 e5m2", "f32 f16", 32, _EVERY_EIGHTH),
+    ("s8 u8", "s32", 32, frozenset({8, 24, *range(16, 257, 16)})),
+)
+"""Of ``wgmma``: formats that go together, results, depth, and columns."""
+
+
+def group_form_error(shape: str, types: Sequence[str]) -> str | None:
+    """What of a ``wgmma`` there is not; None: it is one.
+
+    Args:
+        shape: as instructions write it.
+        types: of D, A and B.
+    """
+    for formats, results, depth, columns in _GROUPS:
+        fits = set(types[1:]) <= set(formats.split()) and types[0] in results.split()
+        if fits and shape in {f"m64n{each}k{depth}" for each in columns}:
+            return None
+    return f"shape {shape} of {' '.join(types)}"
