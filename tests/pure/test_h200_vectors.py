@@ -51,10 +51,8 @@ def kernels():
 
 @pytest.mark.parametrize("name", list(kernels()))
 def test_whole_kernels(name):
-    """To the bit, but for one result of a norm."""
-    for found in h200_vectors.kernel(name):
-        assert found.differing <= (1 if name.startswith("norm 90 bf16") else 0)
-        assert found.ulp.max() <= 1
+    """To the bit."""
+    assert [found.differing for found in h200_vectors.kernel(name) if found.differing] == []
 
 
 def test_single_instructions_and_products_are_equal_to_the_bit(capsys):

@@ -29,6 +29,7 @@ from portkit.emulate.core.running import KernelLaunch, emulate
 from portkit.emulate.core.schedule import Schedule
 from portkit.emulate.ptx.architecture import architecture_of
 from portkit.emulate.ptx.check import Check, Judged, judge
+from portkit.emulate.ptx.contract import contracted
 from portkit.emulate.ptx.execute import Code, Runner, build
 from portkit.emulate.ptx.isa.families import PASSES
 from portkit.emulate.ptx.isa.lookup import compile_instruction
@@ -46,7 +47,7 @@ _TARGET = re.compile(r"^\.target .*$", re.MULTILINE)
 def load(text: str) -> Code:
     """The code of a text; kept, since a kernel is launched often."""
     with readable():
-        return build(parse(text), PASSES)
+        return build(contracted(parse(text)), PASSES)
 
 
 @functools.lru_cache(maxsize=64)

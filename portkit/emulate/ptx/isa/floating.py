@@ -12,6 +12,7 @@ import numpy as np
 from portkit.emulate.core import floats
 from portkit.emulate.core.floats import fma32_unrounded
 from portkit.emulate.core.vectors import Approximation, Range
+from portkit.emulate.ptx.contract import ADDED, FROM, LESS
 from portkit.emulate.ptx.decode import Decoder, Step
 from portkit.emulate.ptx.isa.interpolation import FUNCTIONS, interpolated
 from portkit.emulate.ptx.isa.registry import Entry
@@ -116,11 +117,28 @@ _LARGE, _SMALL = np.float32(2.0**126), np.float32(2.0**-126)
 
 def divide_full(a: Array, b: Array) -> Array:
     """div.full: the dividend times the divisor's reciprocal, both scaled where that would leave the normal numbers."""
+    return np.asarray(np.multiply(*_factors(a, b)))
+
+
+def _factors(a: Array, b: Array) -> tuple[Array, Array]:
+    """What div.full multiplies."""
     size = np.abs(b)
     if size.size and size.min() >= _SMALL and size.max() <= _LARGE:  # as mostly
-        return np.asarray(a * _APPROXIMATE_RECIPROCAL(b))
+        return a, _APPROXIMATE_RECIPROCAL(b)
     scale = np.where(size > _LARGE, np.float32(0.25), np.where(size < _SMALL, np.float32(2.0**24), np.float32(1)))
-    return np.asarray((a * scale) * _APPROXIMATE_RECIPROCAL(b * scale))
+    return a * scale, _APPROXIMATE_RECIPROCAL(b * scale)
+
+
+def _in_sum(how: str) -> Function:
+    """A quotient of div.full that a sum takes in before it is rounded."""
+    quotient, other = np.float32(-1 if how == FROM else 1), np.float32(-1 if how == LESS else 1)
+    fused = fused32(NEAREST)
+
+    def function(a: Array, b: Array, c: Array) -> Array:
+        dividend, reciprocal = _factors(a, b)
+        return np.asarray(fused(dividend * quotient, reciprocal, c * other))
+
+    return function
 
 
 def divide_approximately(a: Array, b: Array) -> Array:
@@ -130,8 +148,11 @@ def divide_approximately(a: Array, b: Array) -> Array:
 
 
 def _divide(decoder: Decoder) -> Step:
-    decoder.need(3)
     kind = decoder.kind
+    if how := decoder.one_of(ADDED, LESS, FROM):
+        decoder.required("full")
+        return computed(decoder, finished(decoder, _in_sum(how)), kind, [kind] * 3)
+    decoder.need(3)
     form = decoder.one_of("full", "approx", *FLOAT_MODES) or NEAREST
     if kind is Type.F64:
         if form != NEAREST:
