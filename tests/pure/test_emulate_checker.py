@@ -275,6 +275,10 @@ def test_what_is_forgotten_is_no_race():
 FLAG, OTHER = at(64), at(68)
 
 
+STORED = {"replaces": True, "acquires": False, "releases": False}
+"""By a relaxed store, which hides what was released before."""
+
+
 def released(races, group, place=FLAG, **what):
     """A workgroup's atomic, which acquires and releases."""
     races.releases.note(place, at(group), **{"acquires": True, "releases": True} | what)
@@ -293,6 +297,7 @@ def released(races, group, place=FLAG, **what):
         (lambda all_: (released(all_, 0), released(all_, 2, releases=False, acquires=False), released(all_, 1)), False),
         (lambda all_: (released(all_, 0), released(all_, 2), released(all_, 1)), False),
         (lambda all_: (released(all_, 0), released(all_, 2, replaces=True, acquires=False), released(all_, 1)), True),
+        (lambda all_: (released(all_, 0), released(all_, 2, **STORED), released(all_, 1)), True),
         (
             lambda all_: (released(all_, 0), released(all_, 2), released(all_, 2, OTHER), released(all_, 1, OTHER)),
             False,

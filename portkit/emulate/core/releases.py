@@ -36,10 +36,10 @@ NEVER = -1
 class _Step:
     """One instruction's accesses, in their order."""
 
-    at: list[int]
-    groups: list[int]
-    wrote: list[bool]
-    released: list[int]  # moment up to which each is a release; ``NEVER``: it is none
+    at: Offsets
+    groups: Groups
+    wrote: Mask
+    released: Moments  # up to which each is a release; ``NEVER``: it is none
     acquires: bool  # else only where its workgroup has come by a fence since
     replaces: bool  # stores, behind which nobody sees what others left
 
@@ -86,7 +86,7 @@ class Releases:
             wrote: which wrote; None: all.
             replaces: whether they write without reading.
         """
-        if not (acquires or releases or self.fences):
+        if self._released.size == 1 or not (acquires or releases or replaces or self.fences):
             return
         written = np.ones(at.size, np.bool_) if wrote is None else wrote
         moments = np.full(at.size, self.now) if releases else self._fenced[groups]
@@ -99,7 +99,7 @@ class Releases:
         if self._kept > KEPT:
             self._steps = []
             return
-        self._steps.append(_Step(at.tolist(), groups.tolist(), written.tolist(), moments.tolist(), acquires, replaces))
+        self._steps.append(_Step(at.copy(), groups, written, moments, acquires, replaces))
 
     def fence(self, groups: Groups) -> None:
         """Let relaxed writes of workgroups release what was before, and what they have read acquire."""
@@ -137,8 +137,8 @@ class Releases:
         known, came, wanted = np.full(self._released.size, NEVER, np.int64), {group}, set[int]()
         for number in range(until - 1, -1, -1):
             step = self._steps[number]
-            accesses = zip(step.at, step.groups, step.wrote, step.released, strict=True)
-            for at, who, wrote, released in reversed([*accesses]):
+            each = (item[::-1].tolist() for item in (step.at, step.groups, step.wrote, step.released))
+            for at, who, wrote, released in zip(*each, strict=True):
                 if wrote and at in wanted:
                     if released != NEVER and who != group:
                         known[who] = max(known[who], released)
