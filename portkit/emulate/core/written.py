@@ -12,6 +12,7 @@ from portkit.emulate.core.bytestore import ByteStore, Offsets, Words, low_bits
 Flags: TypeAlias = NDArray[np.bool_]
 
 _FOUR_TRUE = 0x0101_0101
+_EIGHT_TRUE = np.uint64(0x0101_0101_0101_0101)
 
 _DENSE = 16
 """A range is looked at as a whole where it has at most this many bytes for each that is asked for."""
@@ -30,12 +31,18 @@ class WrittenBytes:
     def __init__(self, size: int) -> None:
         self.flags: Flags = np.zeros(size, np.bool_)
         self._fours: NDArray[np.uint32] = self.flags.view(np.uint32)
+        self._eights: NDArray[np.uint64] = self.flags[: size // 8 * 8].view(np.uint64)
         self._whole = range(0)  # bytes that are all known to be written; nothing is ever unwritten
 
     def mark(self, at: Offsets, size: int) -> None:
         """Count the bytes of accesses as written."""
-        if (size | low_bits(at)) & 3:
+        bits = size | low_bits(at)
+        if bits & 3:
             self.flags[at[:, None] + np.arange(size)] = True
+            return
+        if not bits & 7:
+            for word in range(size // 8):
+                self._eights[(at >> 3) + word] = _EIGHT_TRUE
             return
         for word in range(size // 4):
             self._fours[(at >> 2) + word] = _FOUR_TRUE

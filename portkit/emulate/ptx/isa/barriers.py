@@ -83,6 +83,12 @@ class Barriers:
             Fault: they differ.
         """
         machine = self.machine
+        if np.ndim(numbers) == np.ndim(needed) == 0:  # as mostly
+            count = machine.per_group if needed == EVERYONE else int(needed)
+            column = self.expected.reshape(-1, BARRIERS)[:, int(numbers)]
+            if not np.count_nonzero((column != 0) & (column != count)):
+                column[machine.group[machine.select]] = count
+                return
         keys = machine.group[machine.select] * BARRIERS + numbers
         counts = machine.spread(np.where(np.asarray(needed) == EVERYONE, machine.per_group, needed))
         known = self.expected[keys]

@@ -121,10 +121,12 @@ class Copies:
         return chosen[threads]
 
     def _end_all(self, copies: list[_Copy]) -> None:
-        """End copies, at once where nobody follows what each of them writes."""
-        if self.flights.followed or len(copies) < 2:
-            for copy in copies:
-                self._end(copy, np.int32(copy.number))
+        """End copies, at once: none of them goes where another thread's does, which is refused when it is issued."""
+        for copy in copies if self.flights.followed else ():
+            access = Access(copy.site, copy.places, copy.size, self.machine, copy.threads, write=True, words=copy.words)
+            self.flights.judge(access)
+        if len(copies) == 1:
+            self._end(copies[0], np.int32(copies[0].number))
             return
         for _, alike in itertools.groupby(copies, lambda copy: copy.size):
             found = list(alike)
@@ -141,9 +143,6 @@ class Copies:
             numbers: of the flight, or of that of each place.
         """
         self.flights.wrote(numbers, copy.places, copy.size)
-        if self.flights.followed:
-            access = Access(copy.site, copy.places, copy.size, self.machine, copy.threads, write=True, words=copy.words)
-            self.flights.judge(access)
         self.machine.shared.store(copy.places, copy.size, copy.words, aligned=True)
         if self.machine.fenced_copies:
             self.flights.wrote_generic(copy.places >> 4, copy.threads)
