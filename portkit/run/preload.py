@@ -43,6 +43,12 @@ def is_wanted(chains: Sequence[Chain]) -> bool:
     return sum(len(job.cells) for job in compiling) > 1
 
 
+def load_statistics(chains: Sequence[Chain]) -> None:
+    """Import SciPy's statistics before workers are forked that measure; no other worker needs them."""
+    if any(job.evidence is Evidence.MEASURED for chain in chains for job in chain):
+        importlib.import_module("scipy.stats")
+
+
 def keep_caches() -> None:
     """See that what Inductor makes stays on the disk, in a folder of the user's own that outlives a clean ``/tmp``.
 

@@ -59,7 +59,7 @@ from portkit.run.jobs import (
 from portkit.run.limits import DEVICE_SECONDS, GIB
 from portkit.run.output import Output
 from portkit.run.portions import divide
-from portkit.run.preload import is_wanted, load_compiler
+from portkit.run.preload import is_wanted, load_compiler, load_statistics
 from portkit.run.probes import unprobed
 from portkit.run.processes import describe_exit, end_with_parent, resident_bytes
 from portkit.run.scrub import scrub, tail
@@ -589,6 +589,7 @@ def main(arguments: list[str]) -> int:
             parent.send(Ready())
             builds = Builds.begin(request.chains, request.limits.builders, partial(_fork_silent, parent))
             try:
+                load_statistics(request.chains)
                 if is_wanted(request.chains) and not load_compiler(request.limits.stage_seconds[Stage.IMPORT]):
                     builds.end()
                     _start_over(arguments[0], request)

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,7 +27,7 @@ from portkit.model import (
     Status,
 )
 from portkit.plan.baselines import may_compile
-from portkit.run import devices
+from portkit.run import devices, preload
 from portkit.run.compiler_hang import HANG, NO_COMPILER
 from portkit.run.jobs import AllDone, Finished, Limits, Ready, Request
 from portkit.run.preload import is_wanted
@@ -71,6 +72,20 @@ def test_where_one_case_runs_on_several_gpus(monkeypatch, gpus, cells, wanted):
     ((job,),) = chains(("eager", "compile"))
     shapes = [replace(job.cells[0], shape=(n + 1,)) for n in range(cells)]
     assert is_wanted([(replace(job, cells=tuple(shapes), devices=(H200,) * gpus),)]) is wanted
+
+
+@pytest.mark.parametrize(("evidence", "loaded"), [(Evidence.MEASURED, ["scipy.stats"]), (Evidence.EMULATED, [])])
+def test_statistics_are_loaded_for_measured_cells(monkeypatch, evidence, loaded):
+    asked, names = chains(("eager",), ("eager",), evidence=evidence), []
+    monkeypatch.setattr(preload, "importlib", SimpleNamespace(import_module=names.append))
+    preload.load_statistics(asked)
+    assert names == loaded
+
+
+def test_a_supervisor_loads_no_statistics_before_it_is_asked():
+    code = "import sys, portkit.run.supervisor; print([name for name in sys.modules if name.startswith('scipy')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_of_the_environment_it_changes_the_folders_of_caches_alone(tmp_path):

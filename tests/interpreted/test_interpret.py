@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -49,7 +50,8 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def kernel_results(interpret):
-    return interpret(*[(ROOT / "kernels" / f"{name}.py", name) for name in KERNELS])
+    """Of the smallest shape in every dtype; that the others are right, too, is of ``test_row_cases.py``."""
+    return interpret(*[(ROOT / "kernels" / f"{name}.py", name) for name in KERNELS], smallest=True)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ def faulty_results(interpret):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_case_is_right_in_every_dtype_and_small_shape(kernel_results, name):
+def test_case_is_right_in_every_dtype(kernel_results, name):
     own = [r for r in kernel_results if r["cell"]["case"] == name]
     assert {r["cell"]["dtype"] for r in own} == {"float32", "float16", "bfloat16"}
     assert [r["outcome"] for r in own if r["outcome"]["status"] != "passed"] == []
@@ -106,3 +108,24 @@ def test_a_process_without_the_interpreter_is_refused(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with pytest.raises(HostError, match="TRITON_INTERPRET=1 before Triton"):
         interpret_cell(None, None)
+
+
+def test_a_device_function_searches_for_nothing_that_its_launch_has_replaced(monkeypatch):
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    from portkit.run.interpret import _patch_once
+
+    if not hasattr(interpreter, "_LangPatchScope"):
+        pytest.skip("Triton 3.5 replaces operations for good")
+    searched = []
+    monkeypatch.setattr(interpreter, "_patch_lang", searched.append)
+    _patch_once.__wrapped__()
+    of_tl, of_both = (FunctionType((lambda: None).__code__, names) for names in ({"tl": tl}, {"tl": tl, "c": tl.core}))
+    interpreter._patch_lang(of_tl)
+    assert searched == [of_tl]
+    monkeypatch.setattr(tl, "load", lambda: None)  # as a launch does
+    interpreter._patch_lang(of_tl).restore()
+    assert searched == [of_tl]
+    interpreter._patch_lang(of_both)  # whose other module no launch has replaced
+    assert searched == [of_tl, of_both]

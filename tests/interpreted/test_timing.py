@@ -52,6 +52,7 @@ def test_half_width_by_hand():
     assert relative_half_width([0.0] * 30 + [1.0] * 20) == math.inf
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("fused_ms", [0.0, 0.01])
 def test_a_function_that_launches_nothing_has_a_time_of_0_and_no_speedup_on_the_trace(fused_ms):
     samples = Samples(
