@@ -80,7 +80,8 @@ def lines(project):
 
 
 def benchmark(project, *arguments):
-    return project.runpytest_subprocess("--benchmark", "-p", "no:cacheprovider", *arguments)
+    without = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")  # the second loads for half a second
+    return project.runpytest_subprocess("--benchmark", *without, *arguments)
 
 
 def test_one_run_of_the_matrix(project):

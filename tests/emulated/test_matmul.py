@@ -139,7 +139,8 @@ NATIVE = {
 @pytest.mark.parametrize("which", [0, 1])
 def test_eight_bit_floats(architecture, which):
     kind = NATIVE[architecture][which]
-    _, got, reference = product(architecture, (kind, kind), (64, 64, 64), (64, 64, 64))
+    tile = (32, 32, 32) if architecture == "gfx1100" else (64, 64, 64)  # RDNA 3 converts each, in code that is long
+    _, got, reference = product(architecture, (kind, kind), tile, tile)
     assert error(got, reference) < 1e-6
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,8 +15,7 @@ from portkit.run.calls import as_outputs
 from portkit.run.inputs import InputMaker
 from portkit.run.load import load_case
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[2]
 CASES = {
     "gemm": "gemm",
     "gemm_traffic": "gemm",
@@ -45,31 +40,22 @@ def loaded(name):
     return load_case(CaseSource(name, path=path_of(name)))
 
 
-def interpreted(script, text=""):
-    env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-W", "ignore", str(HERE / script)]
-    done = subprocess.run(command, input=text, env=env, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 @pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
-def test_every_variant_is_right(name, everywhere):
-    asked = json.dumps([[path_of(name), name, everywhere]])
-    found = [json.loads(line) for line in interpreted("variant_cells.py", asked)]
+def test_every_variant_is_right(name, everywhere, variants):
+    found = variants[name, everywhere]
     wrong = [one for one in found if one[2] != ("unsupported" if one[1] == "bfloat16" else "passed")]
     assert found
     assert wrong == []
 
 
-def test_offsets_pass_31_bits():
+def test_offsets_pass_31_bits(interpreted):
     found = dict(line.split() for line in interpreted("far_offsets.py"))
     assert set(found) == {"products", "loss", "heads", "tokens", "pages", "experts"}
     assert {name: error for name, error in found.items() if float(error) > 0.01} == {}
 
 
-def test_gradients_of_the_first_causal_queries_cancel():
+def test_gradients_of_the_first_causal_queries_cancel(interpreted):
     gradient, of_another_order = map(float, interpreted("first_gradients.py")[0].split())
     assert of_another_order > 1e-3  # or the inputs show nothing
     assert gradient < 1e-5

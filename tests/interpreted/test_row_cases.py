@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,8 +15,7 @@ from portkit.run.calls import as_outputs
 from portkit.run.inputs import InputMaker
 from portkit.run.load import load_case
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[2]
 NAMES = (
     *("sum_abs", "swiglu", "add_rms_norm", "softmax", "rms_norm", "layer_norm", "rope", "cross_entropy"),
     "bias_gelu_dropout",
@@ -39,37 +35,28 @@ def module_of(name):
     return sys.modules[loaded(name).fused.__module__]
 
 
-def interpreted(script, text=""):
-    env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-W", "ignore", str(HERE / script)]
-    done = subprocess.run(command, input=text, env=env, capture_output=True, text=True, timeout=900, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 @pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_variant_is_right(name, everywhere):
-    asked = json.dumps([[path_of(name), name, everywhere]])
-    found = [json.loads(line) for line in interpreted("variant_cells.py", asked)]
+def test_every_variant_is_right(name, everywhere, variants):
+    found = variants[name, everywhere]
     wrong = [one for one in found if one[2] != ("unsupported" if name == "rms_norm_fp8" else "passed")]
     assert found
     assert wrong == []
 
 
-def test_offsets_pass_31_bits():
+def test_offsets_pass_31_bits(interpreted):
     found = dict(line.split() for line in interpreted("far_rows.py"))
     assert len(found) == 20
     assert {name: error for name, error in found.items() if float(error) > 0.002} == {}
 
 
-def test_tokens_are_drawn_right_on_either_way_of_search():
+def test_tokens_are_drawn_right_on_either_way_of_search(interpreted):
     found = dict(line.split() for line in interpreted("sampled_tokens.py"))
     assert len(found) == 24
     assert {name: count for name, count in found.items() if count != "0"} == {}
 
 
-def test_cross_entropy_of_logits_far_from_0():
+def test_cross_entropy_of_logits_far_from_0(interpreted):
     found = {
         name: (float(loss), float(gradient)) for name, loss, gradient in map(str.split, interpreted("far_logits.py"))
     }

@@ -31,7 +31,7 @@ def play(pytester, monkeypatch):
 
     def run(*options, factor=1.0):
         monkeypatch.setenv("PLAYED_FACTOR", str(factor))
-        plugins = ("-p", "played", "-p", "no:cacheprovider")
+        plugins = ("-p", "played", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
         real = ("--portkit-counters", "off", "--portkit-probe", "off", "--portkit-shared-device")  # not of a real GPU
         return pytester.runpytest_subprocess("--benchmark", *plugins, *real, "--portkit-target", "h200", *options)
 

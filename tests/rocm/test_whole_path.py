@@ -35,7 +35,8 @@ targets: [mi300x]
 
 
 def benchmark(folder, choices=(), **variables):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--benchmark", *choices]
+    without = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+    command = [sys.executable, "-m", "pytest", "-q", *without, "--benchmark", *choices]
     env = os.environ | environment(folder) | variables
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
