@@ -170,11 +170,22 @@ def _sum(values: Iterable[Bits | int | float]) -> int:
 
 
 class Gpu:
-    """This host's, through the driver: it takes texts of other targets, too, which Triton's launcher does not."""
+    """This host's, through the driver: it takes texts of other targets, too, which Triton's launcher does not.
+
+    Raises:
+        HostError: it is no Hopper.
+    """
 
     def __init__(self) -> None:
         import torch  # noqa: PLC0415 - comparing does without
 
+        found = "sm_{}{}".format(*torch.cuda.get_device_capability()) if torch.cuda.is_available() else "none"
+        if found != HERE:
+            raise HostError(
+                f"kernels are taken of a GPU of {HERE}, and here is {found}",
+                place="--take",
+                remedy="leave them out on another NVIDIA GPU: --only instructions functions",
+            )
         self._torch = torch
         torch.zeros(1, device="cuda")  # makes the context
         self._driver = ctypes.CDLL("libcuda.so.1")

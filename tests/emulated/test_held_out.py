@@ -11,7 +11,7 @@ import pytest
 from script_modules import script_module
 
 from portkit.emulate.core.vectors import write
-from portkit.errors import VectorsError
+from portkit.errors import HostError, VectorsError
 from portkit.run import instruction_vectors
 from portkit.run.instruction_vectors import Emulated, record
 
@@ -101,6 +101,15 @@ def opened(folder):
     content = lzma.decompress((folder / held_out.FILES["kernels"]).read_bytes())
     with np.load(io.BytesIO(content)) as arrays:
         return dict(arrays)
+
+
+@pytest.mark.parametrize(("capability", "found"), [(None, "none"), ((8, 9), "sm_89")])
+def test_kernels_are_taken_of_hopper_alone(monkeypatch, capability, found):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: capability is not None)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: capability)
+    with pytest.raises(HostError, match=f"of sm_90, and here is {found}") as raised:
+        held_out.Gpu()
+    assert "--only instructions functions" in raised.value.render()
 
 
 def test_no_shape_is_one_of_the_suites():
