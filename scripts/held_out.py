@@ -442,17 +442,11 @@ def emulate_suite(folder: Path, seed: int, prepared: Prepared) -> None:
         session.close()
 
 
-def suite(folder: Path, seed: int, target: str) -> Iterator[Row]:
-    """One line a cell.
-
-    Raises:
-        VectorsError: a cell was not compared.
-    """
-    prepared = plan(target)
-    records = [record for path in reports([folder]) for record in read_report(path).records]
-    if all(record.evidence is Evidence.MEASURED for record in records):
-        emulate_suite(folder, seed, prepared)
-    for pair in pairs(reports([folder]), target):
+def suite(path: Path, seed: int, target: str) -> Iterator[Row]:
+    """One line a cell; what is kept in an archive is complete, and of the kernels' sources of its day."""
+    if path.is_dir():
+        complete(path, seed, target)
+    for pair in pairs(reports([path]), target):
         found, cell = list(apart(pair)), pair[0][1].cell
         results = sum(each.ulp.size for each in found)
         alike = sum(int(np.count_nonzero(each.ulp == 0)) - (not each.equal and not each.ulp.any()) for each in found)
@@ -460,6 +454,18 @@ def suite(folder: Path, seed: int, target: str) -> Iterator[Row]:
         limits = [math.inf if each.of_limit is None else each.of_limit for each in found]
         share = "its bits" if None in {each.of_limit for each in found} else f"limit, {max(limits):.2f} of it"
         yield Row(f"{cell.case} {cell.dtype}", cell.shape_text, results, alike, furthest, share, max(limits) <= 1)
+
+
+def complete(folder: Path, seed: int, target: str) -> None:
+    """Emulate the cells where no report of the folder has.
+
+    Raises:
+        VectorsError: a cell has no two sides of today's source.
+    """
+    prepared = plan(target)
+    records = [record for path in reports([folder]) for record in read_report(path).records]
+    if all(record.evidence is Evidence.MEASURED for record in records):
+        emulate_suite(folder, seed, prepared)
     if left := absent(prepared, pairs(reports([folder]), target)):
         raise VectorsError(f"{len(left)} cells were not compared: {', '.join(left[:3])}", place=str(folder))
 
