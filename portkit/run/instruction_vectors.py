@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -19,6 +20,7 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.errors import TritonError
 
 from portkit import __version__
 from portkit.emulate import run
@@ -255,19 +257,23 @@ def _built(probe: Probe, architecture: str, width: int) -> str:
         return str(triton.compile(source, target=target, options=options).asm[assembly.text])
 
 
+_ERROR = re.compile(r"(?<!PTXAS )error *: (.*)")
+"""What an assembler says of a line; Triton puts a heading before NVIDIA's."""
+
+
 @contextlib.contextmanager
 def _refusals(probe: Probe) -> Iterator[None]:
-    """Turns an error of the assembler, which LLVM prints, into a refusal."""
+    """Turns an error of the assembler, which LLVM prints and NVIDIA's returns, into a refusal."""
     with tempfile.TemporaryFile() as said:
         kept = os.dup(2)
         os.dup2(said.fileno(), 2)
         try:
             yield
-        except RuntimeError as error:
+        except (RuntimeError, TritonError) as error:
             said.seek(0)
-            lines = said.read().decode(errors="replace").splitlines()
-            why = next((line.partition("error: ")[2] for line in lines if "error: " in line), str(error))
-            raise ProbeRefusedError(f"{probe.mnemonic}: {why.splitlines()[0]}") from None
+            told = said.read().decode(errors="replace") + str(error)
+            why = _ERROR.search(told)
+            raise ProbeRefusedError(f"{probe.mnemonic}: {why[1] if why else str(error).splitlines()[0]}") from None
         finally:
             os.dup2(kept, 2)
             os.close(kept)

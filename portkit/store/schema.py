@@ -158,7 +158,7 @@ def parse(line: bytes, place: str) -> tuple[str, Body]:
         body = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ReportError(f"not a line of a report: {error}", place=place, remedy=_remedy(line)) from None
-    if not isinstance(body, dict) or body.get("kind") not in KINDS:
+    if not isinstance(body, dict) or body.get("kind") not in tuple(KINDS):  # whatever type it has
         raise ReportError(
             f"not a line of a portkit report: it has none of the kinds {', '.join(KINDS)}",
             place=place,

@@ -184,3 +184,12 @@ def test_amd_gpu_is_the_origin(monkeypatch):
 def test_bad_input(arguments, message, tmp_path, capsys):
     assert main([each.format(tmp_path) for each in arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_nvidias_assembler_refuses_is_told_and_the_others_are_recorded():
+    """It is handed to Triton as an error of its own, and says so in more than one line."""
+    bad = Probe("frob", "frob", ("frob.b32 %q0, %i0;",), ("I32",), ("I32",))
+    good = Probe("not.b32", "not.b32", ("not.b32 %q0, %i0;",), ("I32",), ("I32",))
+    made = record(Emulated("sm_90"), [bad, good])
+    assert list(made.results) == ["not.b32"]
+    assert made.refused == {"frob": "frob: Not a name of any known instruction: 'frob'"}

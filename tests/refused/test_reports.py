@@ -35,6 +35,7 @@ BAD = {
     "a half header": (HEADER[:100], "", "its header is cut off, or it is no report"),
     "prose": (b"hello\nworld\n", ":1", "not a line of a report"),
     "other JSON lines": (b'{"a": 1}\n{"a": 2}\n', ":1", "not a line of a portkit report"),
+    "a kind that is no name": (HEADER + b'{"kind": {"a": []}}\n', ":2", "not a line of a portkit report"),
     "binary": (b"\x7fELF\x02\xff\xfe\n", ":1", "not a line of a report"),
     "no header": (RECORD, ":1", "begins with a line of kind record"),
     "two headers": (HEADER + HEADER, ":2", "a second header"),

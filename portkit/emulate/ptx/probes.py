@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from portkit.emulate.core.vectors import Probe, kind_of
 from portkit.emulate.ptx.architecture import Architecture
+from portkit.emulate.ptx.form_probes import FORMS
 from portkit.emulate.ptx.matrix_probes import products_of
 
 _SM_75, _SM_80, _SM_89, _SM_90 = 75, 80, 89, 90
@@ -107,6 +108,7 @@ def _all(architecture: Architecture) -> Iterator[Probe]:
     yield from _with_carries()
     yield from _of_halves(architecture)
     yield from _conversions(architecture)
+    yield from _of_forms(architecture)
     yield from products_of(architecture)
 
 
@@ -164,6 +166,12 @@ def _conversions(architecture: Architecture) -> Iterator[Probe]:
         yield _probe(f"cvt.rn.satfinite.{code}x2.f32", ["F32", "F32"], "I16")
         yield _probe(f"cvt.rn.satfinite.{code}x2.f16x2", ["F16x2"], "I16")
         yield _probe(f"cvt.rn.f16x2.{code}x2", ["I16"], "F16x2")
+
+
+def _of_forms(architecture: Architecture) -> Iterator[Probe]:
+    for (sources, result), names in FORMS.items() if architecture.number >= _SM_90 else ():
+        for name in names.split():
+            yield _probe(name, sources.split(), result)
 
 
 def _alike(names: str, kind: str, count: int) -> Iterator[Probe]:

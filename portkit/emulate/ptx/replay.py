@@ -9,7 +9,17 @@ import numpy as np
 from portkit.emulate.core.bytestore import Words
 from portkit.emulate.core.launch import Emulation, Options
 from portkit.emulate.core.replay import need_emulated, results_by, words_of
-from portkit.emulate.core.vectors import EXACT, Approximation, Comparison, Probe, Recording, compare
+from portkit.emulate.core.vectors import (
+    EXACT,
+    Approximation,
+    Comparison,
+    Probe,
+    Recording,
+    compare,
+    elements,
+    kind_of,
+    values_of,
+)
 from portkit.emulate.ptx.architecture import ARCHITECTURES, Architecture
 from portkit.emulate.ptx.isa.lookup import all_entries
 from portkit.emulate.ptx.launch import run
@@ -51,7 +61,8 @@ def _compared(recording: Recording, probe: Probe, architecture: Architecture, na
         operands, recorded, computed = operands[near], recorded[near], computed[near]
         bound = declared.bound_of(given[near])
     if declared.relative:
-        sizes = np.abs(recorded.view(np.float32).astype(np.float64))
+        kind = kind_of(probe.results[0])
+        sizes = np.abs(values_of(elements(recorded, kind), kind))
     return compare(probe, operands, recorded, computed, bound, sizes)
 
 

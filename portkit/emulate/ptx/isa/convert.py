@@ -117,6 +117,8 @@ def _float_to_float(decoder: Decoder, result: Type, source: Type) -> Step:
     mode = decoder.one_of(*FLOAT_MODES) or NEAREST
     limit: Function = INTEGER_MODES[whole] if whole else lambda x: x
     limit, last = _clamped(decoder, limit), narrowed(result, mode)
+    if result in {Type.F16, Type.BF16} and source is Type.F32 and decoder.has("satfinite"):
+        return _finish(decoder, lambda x: _finite(last(limit(x)), result), Type.B16, read)
     raw = Type.B16 if result.bits == Type.F16.bits else result
     if flushes and result is Type.F32:
         return _finish(decoder, lambda x: flush(canonical(last(limit(x)))), raw, read)
@@ -237,10 +239,10 @@ def tf32_bits(x: Array, mode: str) -> Array:
     kept = (bits >> _TF32_LOST) << _TF32_LOST
     cut = (x.view(np.uint32) >> _TF32_LOST) << _TF32_LOST
     payload = (mode == "rna") & (cut << np.uint32(1) > np.uint32(0xFF00_0000))  # kept, as on an H200
-    return np.where(np.isnan(x), np.where(payload, cut, np.uint32(0x7FFF_FFFF)), kept)
+    return np.where(np.isnan(x), np.where(payload, cut, np.uint32(0x7FFF_E000)), kept)
 
 
-_LARGEST_TF32 = np.uint32(0x7F7F_E000)
+_STEP_TF32 = np.uint32(1 << 13)
 
 
 def _to_tf32(decoder: Decoder, result: Type, source: Type) -> Step:
@@ -251,9 +253,8 @@ def _to_tf32(decoder: Decoder, result: Type, source: Type) -> Step:
 
     def function(x: Array) -> Array:
         bits = tf32_bits(relu(x) if positive else x, mode)
-        if finite:
-            sign, size = bits & np.uint32(0x8000_0000), bits & np.uint32(0x7FFF_FFFF)
-            bits = np.where(size == np.uint32(0x7F80_0000), sign | _LARGEST_TF32, bits)
+        if finite:  # an H200 takes a step off NaN, too
+            bits = np.where(bits & np.uint32(0x7F80_0000) == np.uint32(0x7F80_0000), bits - _STEP_TF32, bits)
         return np.asarray(bits)
 
     return _finish(decoder, function, result, read)

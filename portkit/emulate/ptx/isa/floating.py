@@ -258,12 +258,39 @@ def _inverse_root(x: Array) -> Array:
     return np.asarray(1.0 / np.sqrt(x))
 
 
-def _of64(decoder: Decoder, function: Callable[[Array], Array], approximate: bool) -> Step:
+def _of64(decoder: Decoder, function: Callable[[Array], Array], table: str | None) -> Step:
+    """Float64 functions; approximate ones, where there is a table for them, of the upper word."""
     decoder.need(2)
-    mode = decoder.required("approx" if approximate else NEAREST)
-    if mode == "approx":
+    modes = (["approx"] if table else []) + ([NEAREST] if decoder.instruction.opcode in _ROUNDED else [])
+    if decoder.required(*modes) == "approx" and table:
         decoder.required("ftz")
+        function = _upper_word(table)
     return computed(decoder, function, Type.F64, [Type.F64])
+
+
+_UPPER = np.uint64(0xFFFF_FFFF_0000_0000)
+_NAN64: np.float64 = np.uint64(0x7FFF_FFFF_0000_0000).view(np.float64)
+_SMALL64 = 2.0**-1022
+
+
+def _upper_word(name: str) -> Callable[[Array], Array]:
+    """What the unit makes of an upper word, with 20 bits of its mantissa: an H200's bits."""
+    unit, roots = interpolated(name), name == "rsqrt"
+
+    def operation(x: Array) -> Array:
+        x = np.asarray(x, np.float64)
+        part, power = np.frexp(np.abs((x.view(np.uint64) & _UPPER).view(np.float64)))
+        ordinary = np.isfinite(x) & (np.abs(x) >= _SMALL64)
+        odd = (power - 1) & 1 if roots else np.zeros_like(power)
+        found = unit(np.where(ordinary, part * 2.0 ** (odd + 1), 1.0).astype(np.float32)).astype(np.float64)
+        scaled = np.ldexp(found, (odd + 1 - power) >> 1 if roots else 1 - power)
+        cut = (np.asarray(scaled).view(np.uint64) & _UPPER).view(np.float64)
+        result = np.copysign(np.where(np.abs(cut) < _SMALL64, 0.0, cut), x)
+        result = np.where(np.isinf(x), np.copysign(0.0, x), result)
+        result = np.where(np.abs(x) < _SMALL64, np.copysign(np.inf, x), result)
+        return np.where(np.isnan(x) | (roots & (x <= -_SMALL64)), _NAN64, result)
+
+    return operation
 
 
 # -- signs and extremes
@@ -310,7 +337,12 @@ def _by_sizes(function: Function) -> Function:
 
 
 def _one(function: Function) -> Callable[[Decoder], Function]:
-    return lambda decoder: finished(decoder, function)
+    """Signs; a NaN of float64 keeps its bits, but is quiet (seen on an H200)."""
+
+    def quiet(x: Array) -> Array:
+        return np.where(np.isnan(x), x + 0.0, function(x))
+
+    return lambda decoder: quiet if decoder.kind is Type.F64 else finished(decoder, function)
 
 
 def _copy_sign(a: Array, b: Array) -> Array:
@@ -337,8 +369,13 @@ def tanh(x: Array) -> Array:
     return np.tanh(x)
 
 
-def _built(name: str, build: Callable[[Decoder], Step], types: str = _BOTH) -> Entry:
-    return Entry(build, f"{_FLOAT}: {name}", types_of(types))
+def _built(
+    name: str, build: Callable[[Decoder], Step], types: str = _BOTH, bound: Approximation | None = None
+) -> Entry:
+    return Entry(build, f"{_FLOAT}: {name}", types_of(types), approximation=bound)
+
+
+_UPPER_BOUND = Approximation(".approx.ftz: an H200's bits; other devices may have others", 0, 0.0, 2.0**-19)
 
 
 def _function(name: str, function: Callable[[Array], Array], bound: Approximation) -> Entry:
@@ -375,15 +412,15 @@ TABLE: dict[str, tuple[Entry, ...]] = {
     "testp": (_built("testp", _test),),
     "rcp": (
         _function("rcp", _reciprocal, Approximation(FITTED, 1)),
-        _built("rcp", lambda decoder: _of64(decoder, _reciprocal, "approx" in decoder.instruction.modifiers), "f64"),
+        _built("rcp", lambda decoder: _of64(decoder, _reciprocal, "rcp"), "f64", _UPPER_BOUND),
     ),
     "sqrt": (
         _function("sqrt", np.sqrt, Approximation(FITTED, 1)),
-        _built("sqrt", lambda decoder: _of64(decoder, np.sqrt, False), "f64"),
+        _built("sqrt", lambda decoder: _of64(decoder, np.sqrt, None), "f64"),
     ),
     "rsqrt": (
         _function("rsqrt", _inverse_root, Approximation(FITTED, 1)),
-        _built("rsqrt", lambda decoder: _of64(decoder, _inverse_root, True), "f64"),
+        _built("rsqrt", lambda decoder: _of64(decoder, _inverse_root, "rsqrt"), "f64", _UPPER_BOUND),
     ),
     "sin": (_function("sin", np.sin, _SINES),),
     "cos": (_function("cos", np.cos, _SINES),),

@@ -116,10 +116,16 @@ def flush16(x: Array) -> Array:
     return np.where(np.abs(x) < SMALLEST_NORMAL, np.copysign(np.zeros((), np.asarray(x).dtype), x), x)
 
 
+_ROUNDED_UP = SMALLEST_NORMAL - 2.0**-26
+"""From here on 11 bits of any exponent round to the smallest normal number."""
+
+
 def _flushing(function: Function) -> Function:
+    """As of float32: what 11 bits of any exponent leave below normal numbers is flushed, though it rounds to one."""
+
     def operation(*items: Array) -> Array:
         result = np.asarray(function(*[flush16(item) for item in items]))
-        small = np.abs(result.astype(np.float16).astype(np.float64)) < SMALLEST_NORMAL
+        small = np.abs(result) < _ROUNDED_UP
         return np.where(small, np.copysign(0.0, result), result)
 
     return operation
@@ -160,8 +166,18 @@ def _extreme(function: Function) -> Callable[[Decoder], Step]:
     return build
 
 
+def _nans(bits: Array, kind: Type) -> Array:
+    """All bits of the halves that are no numbers, as words of the width of ``bits``."""
+    ones, infinity = bits.dtype.type(0xFFFF), 0x7F80 if kind in {Type.BF16, Type.BF16X2} else 0x7C00
+    found = np.where((bits & bits.dtype.type(0x7FFF)) > infinity, ones, bits.dtype.type(0))
+    if bits.dtype.itemsize > 2:
+        high = (bits >> _UP) & np.uint32(0x7FFF)
+        found = found | np.where(high > infinity, ones << _UP, bits.dtype.type(0))
+    return np.asarray(found)
+
+
 def _on_bits(of: Callable[[Array, Array], Array]) -> Callable[[Decoder], Step]:
-    """Neg and abs: on the sign bits."""
+    """Neg and abs: on the sign bits, but for what is no number (seen on an H200)."""
 
     def build(decoder: Decoder) -> Step:
         decoder.need(2)
@@ -170,7 +186,13 @@ def _on_bits(of: Callable[[Array, Array], Array]) -> Callable[[Decoder], Step]:
             raise decoder.unsupported("modifier .ftz of signs")
         raw = Type.B16 if kind.bits == Type.B16.bits else Type.B32
         signs = raw.dtype.type(0x8000 if raw is Type.B16 else 0x8000_8000)
-        return computed(decoder, lambda x: of(np.asarray(x), signs), raw, [raw])
+
+        def function(x: Array) -> Array:
+            bits = np.asarray(x)
+            none = _nans(bits, kind)
+            return np.asarray((of(bits, signs) & ~none) | (none & ~signs))
+
+        return computed(decoder, function, raw, [raw])
 
     return build
 

@@ -124,12 +124,10 @@ def divide(a: Array, b: Array) -> Array:
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """Of division toward zero; by zero all ones, as an H200 gives it, or of 16 bits, which nobody saw, the dividend."""
+    """Of division toward zero; by zero all ones, as an H200 gives it."""
     a, b = np.asarray(a), np.asarray(b)
     zero = b == 0
-    return np.where(
-        zero, ~b.dtype.type(0) if b.dtype.itemsize > 2 else a, np.fmod(a, np.where(zero, b.dtype.type(1), b))
-    )
+    return np.where(zero, ~b.dtype.type(0), np.fmod(a, np.where(zero, b.dtype.type(1), b)))
 
 
 # -- bits
@@ -167,11 +165,18 @@ def reverse(x: Array) -> Array:
     return (low << np.uint64(32)) | integers.reverse_bits((x >> np.uint64(32)).astype(np.uint32)).astype(np.uint64)
 
 
+def _place_and_length(kind: Type, place: Array, length: Array) -> tuple[Array, Array]:
+    """Of 32 bits, the low 8 bits of both count, of 64 all of them, as on an H200; the document stops at 255."""
+    both = (np.asarray(each).astype(np.int64) for each in (place, length))
+    first, second = (each & 255 if kind.bits < Type.B64.bits else np.minimum(each, 255) for each in both)
+    return first, second
+
+
 def extract(kind: Type) -> Function:
     """bfe: a field of some bits from a place on; beyond the top, zeros, or the sign."""
 
     def function(x: Array, place: Array, length: Array) -> Array:
-        place, length = (np.asarray(each).astype(np.int64) & 255 for each in (place, length))
+        place, length = _place_and_length(kind, place, length)
         x = np.asarray(x)
         if not kind.signed and not place.ndim and not length.ndim and place < kind.bits > length:  # as mostly
             return np.asarray((x >> kind.dtype.type(place)) & kind.dtype.type((1 << int(length)) - 1))
@@ -198,7 +203,7 @@ def insert(kind: Type) -> Function:
     """bfi: put the low bits of one value into another."""
 
     def function(a: Array, b: Array, place: Array, length: Array) -> Array:
-        place, length = (np.asarray(each).astype(np.int64) & 255 for each in (place, length))
+        place, length = _place_and_length(kind, place, length)
         size = np.clip(np.minimum(length, kind.bits - place), 0, kind.bits)
         ones = np.where(size >= kind.bits, ~kind.dtype.type(0), _ones(size, kind))
         at = np.minimum(place, kind.bits - 1).astype(kind.dtype)
