@@ -262,7 +262,7 @@ def test_16_bits(name):
         "min": lambda a, b: min(signed(a, 16), signed(b, 16)),
         "max": max,
         "div": lambda a, b: a // b if b else 0xFFFF,
-        "rem": lambda a, b: a % b if b else a,
+        "rem": lambda a, b: a % b if b else 0xFFFF,
         "and": lambda a, b: a & b,
     }[name.partition(".")[0]]
     body = f"{name} %h8, %h0, %h1;\ncvt.u32.u16 %o0, %h8;"
