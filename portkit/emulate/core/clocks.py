@@ -81,8 +81,9 @@ class ClockedLedger:
     """
 
     def __init__(self, groups: int, stride: int, clocks: Clocks) -> None:
-        self.size, self.granule, self.clocks = groups * stride, WIDEST, clocks
+        self.size, self.granule, self.clocks, self._groups = groups * stride, WIDEST, clocks, groups
         self._moments: dict[Use, dict[int, NDArray[np.int32]]] = {use: {} for use in Use}  # by agent, of each granule
+        self._latest: dict[tuple[Use, int], NDArray[np.int32]] = {}  # of those, by workgroup
 
     def at_barrier(self, groups: Agents) -> None:
         """The clocks know."""
@@ -138,8 +139,10 @@ class ClockedLedger:
         return conflict
 
     def _earlier(self, use: Use, place: Offsets, waves: Agents, values: Values | None) -> Conflict | None:
+        distinct = np.unique(waves)
         for earlier in CONFLICTS[use]:
-            apart = {agent: self._apart(earlier, agent, place, waves) for agent in self._moments[earlier]}
+            agents = (agent for agent in self._moments[earlier] if self._news(earlier, agent, distinct))
+            apart = {agent: self._apart(earlier, agent, place, waves) for agent in agents}
             found = np.logical_or.reduce([*apart.values()]) if apart else np.zeros(0, np.bool_)
             if earlier is use and values and found.any():
                 found &= self._differ(values.before(), values.after(), place)
@@ -148,6 +151,11 @@ class ClockedLedger:
                 others = {agent % self.clocks.waves for agent, each in apart.items() if each.reshape(-1)[first]}
                 return self._conflict(found, place, others, earlier)
         return None
+
+    def _news(self, use: Use, agent: int, waves: Agents) -> bool:
+        """Whether an agent has done something that one of the waves does not come behind."""
+        latest = self._latest[use, agent][waves // self.clocks.waves]
+        return bool((latest > self.clocks.known[waves, agent]).any())
 
     def _apart(self, use: Use, agent: int, place: Offsets, waves: Agents) -> Mask:
         """Which places an agent has used at a moment that those who come now do not come behind."""
@@ -176,8 +184,12 @@ class ClockedLedger:
         for agent in np.unique(own).tolist():
             which = own == agent
             key = agent + (self.clocks.waves if later else 0)
-            moments = self._moments[use].setdefault(key, np.zeros(-(-self.size // self.granule), np.int32))
+            if key not in self._moments[use]:
+                self._moments[use][key] = np.zeros(-(-self.size // self.granule), np.int32)
+                self._latest[use, key] = np.zeros(self._groups, np.int32)
+            moments, latest = self._moments[use][key], self._latest[use, key]
             moments[place[which]] = now[which] if place.ndim == 1 else now[which, None]
+            latest[waves[which] // self.clocks.waves] = now[which]
 
     def _differ(self, left: Bytes, right: Bytes, place: Offsets) -> Mask:
         """By granule."""
