@@ -13,8 +13,11 @@ pytest_plugins = ["pytester"]
 # PyTorch's compiler tries vector instructions in processes of their own, and its C++ takes twice as long with them.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 
-LONG = ("fleet", "faults", "diverging", "compiled", "emulated", "rocm", "interpreted", "browser", "records")
-"""Folders whose files take long, to be begun first: short files then keep all processes at work to the end."""
+LONG = ("diverging", "fleet", "faults", "compiled", "emulated", "rocm", "interpreted", "browser", "records")
+"""Folders whose files take long, to be begun first: short files then keep all processes at work to the end.
+
+Those of fleets wait for Slurm more than they compute, and do so beside the builds of the first.
+"""
 
 TOGETHER = ("tests/diverging/",)
 """Folders whose files look at the same builds, so that one process makes them once."""

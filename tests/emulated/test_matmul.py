@@ -136,10 +136,14 @@ NATIVE = {
 }
 
 
+def tile_of(architecture):
+    """RDNA 3 converts each operand, in code that is long."""
+    return (32, 32, 32) if architecture == "gfx1100" else (64, 64, 64)
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_eight_bit_floats(architecture, which):
-    kind = NATIVE[architecture][which]
-    tile = (32, 32, 32) if architecture == "gfx1100" else (64, 64, 64)  # RDNA 3 converts each, in code that is long
+    kind, tile = NATIVE[architecture][which], tile_of(architecture)
     _, got, reference = product(architecture, (kind, kind), tile, tile)
     assert error(got, reference) < 1e-6
 
@@ -147,7 +151,8 @@ def test_eight_bit_floats(architecture, which):
 def test_two_kinds_of_eight_bit_floats(architecture):
     if VERSION < (3, 7) and architecture == "gfx1201":
         pytest.skip("Triton before 3.7 does not build it")
-    built, got, reference = product(architecture, NATIVE[architecture], (64, 64, 64), (64, 64, 64))
+    tile = tile_of(architecture)
+    built, got, reference = product(architecture, NATIVE[architecture], tile, tile)
     if VERSION < (3, 7) and architecture == "gfx942":
         # A and B change places for a transposed result, and the instruction's name keeps their first order.
         assert "v_mfma_f32_32x32x16_fp8_bf8" in built.text

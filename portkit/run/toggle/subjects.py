@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+import psutil
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -51,14 +52,22 @@ def make_arguments(texts: Sequence[str], device: str, seed: int) -> Arguments:
     def made(spec: TensorSpec | DtypeSpec) -> Any:
         return getattr(torch, spec.dtype) if isinstance(spec, DtypeSpec) else tensor(spec, maker)
 
+    wanted = sum(spec.bytes for _, value in read_inputs(texts) for spec in tensors(value))
     try:
+        _see_that_the_host_has(wanted if device == "cpu" else 0)
         values = [(name, map_specs(made, value)) for name, value in read_inputs(texts)]
     except RuntimeError as error:
-        wanted = sum(spec.bytes for _, value in read_inputs(texts) for spec in tensors(value))
         message = f"inputs of {wanted / 2**30:,.1f} GiB can't be made on {device}: {told(error)}"
         raise CaseError(message, place="--input", remedy="give smaller ones") from error
     positional = tuple(value for name, value in values if name is None)
     return Arguments(positional, {name: value for name, value in values if name is not None})
+
+
+def _see_that_the_host_has(wanted: int) -> None:
+    """Refuse more bytes than there are: a system that promises any memory would be filled until it ends processes."""
+    total = psutil.virtual_memory().total
+    if wanted > total:
+        raise RuntimeError(f"this host has {total / 2**30:,.1f} GiB")
 
 
 def build(subject: Subject, device: str, seed: int) -> Model:
