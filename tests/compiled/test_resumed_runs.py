@@ -122,7 +122,7 @@ def test_a_signal_ends_the_run_soon_and_it_can_go_on(project, number):
     begin = time.monotonic()
     os.killpg(process.pid, number)
     output = process.communicate(timeout=30)[0]
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20  # the gate holds the cell for longer, and a busy host is slow
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert processes_below(project.path) == []
     cut = read_report(path_of(project))

@@ -168,7 +168,7 @@ def test_seconds_of_builds_are_kept_and_one_that_hangs_is_ended(monkeypatch):
     begin = time.monotonic()
     parent, _kept = multiprocessing.Pipe()
     builds.finish(1.0, parent)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30  # half of what they sleep
     assert ahead.seconds == {"hangs": 0.5, "ends": 0.5}
     assert not any(process.is_alive() for process in processes)
 
@@ -181,7 +181,7 @@ def test_nobody_waits_for_builds_that_nobody_wants(monkeypatch):
     gone.close()
     begin = time.monotonic()
     builds.finish(60.0, parent)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30  # half of what they sleep
 
 
 BUILD = """
