@@ -17,7 +17,7 @@ from triton.compiler.errors import CompilationError
 
 from portkit.model import Outcome, Stage, Status
 from portkit.run.allocation import SharedMemoryExceededError
-from portkit.run.scrub import scrub
+from portkit.run.scrub import nameless, scrub
 from portkit.run.shim import CompiledHostError, LaunchRefusedError, UnknownPropertyError, UnknownTimeError
 
 _TRITON = str(Path(triton.__file__).parent)
@@ -58,9 +58,6 @@ _TOOLS = ("PassManager", "LLD", "PTXAS", "ptxas", "assembler")
 
 _QUOTED_CAUSE = re.compile(r"""(?P<kind>[A-Za-z_]\w*)\((?P<quote>['"])(?P<text>.*)(?P=quote),?\)""", re.S)
 """How the front end writes a cause that it does not chain: ``ValueError("…")``."""
-
-_TEMPORARY = re.compile(r"(?:[\w.-]+/)*tmp[a-z0-9_]{8}(?:\.\w+)*")
-"""Names that the compiler gave its files for this one build."""
 
 
 def classify(error: BaseException) -> Outcome:
@@ -104,7 +101,7 @@ def describe(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # ptxas and the linker say what is wrong after a line of Triton's own, and how to repeat it last.
     told = [line for line in lines if not line.startswith("Repro command")]
-    return _TEMPORARY.sub("FILE", scrub(f"{kind}: {' '.join(told[:3])}"))[:600].rstrip()
+    return nameless(scrub(f"{kind}: {' '.join(told[:3])}"))[:600].rstrip()
 
 
 def named_cause(error: BaseException) -> tuple[str, str]:

@@ -36,6 +36,19 @@ def scrub(text: str) -> str:
     return pattern.sub(lambda match: _replacement(match, user), text)
 
 
+_TEMPORARY = re.compile(r"(?:[\w.-]+/)*tmp[a-z0-9_]{8}(?:\.\w+)*")
+"""Names that the compiler gave its files for this one build."""
+
+
+def nameless(text: str) -> str:
+    """Without the names of temporary files, so that two builds say the same.
+
+    >>> nameless("ptxas tmpw2ye7bjd.ptx, line 53; fatal")
+    'ptxas FILE, line 53; fatal'
+    """
+    return _TEMPORARY.sub("FILE", text)
+
+
 def tail(text: str, lines: int = 12) -> str:
     """The last lines that say something, scrubbed."""
     kept = [line.rstrip() for line in text.splitlines() if line.strip()]

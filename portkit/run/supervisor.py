@@ -62,7 +62,7 @@ from portkit.run.portions import divide
 from portkit.run.preload import is_wanted, load_compiler, load_statistics
 from portkit.run.probes import unprobed
 from portkit.run.processes import describe_exit, end_with_parent, resident_bytes
-from portkit.run.scrub import scrub, tail
+from portkit.run.scrub import nameless, scrub, tail
 from portkit.run.session import COMPILER
 from portkit.run.shim import answers_for
 from portkit.run.worker import work  # loads torch and Triton, once for all workers
@@ -516,7 +516,7 @@ def cause_line(log: str) -> str | None:
     """The first line of a log that names a fault, scrubbed; false alarms only where there is no other."""
     found = [line.strip() for line in log.splitlines() if any(word in line for word in _TELLING)]
     real = [line for line in found if not any(alarm in line for alarm in _FALSE_ALARMS)]
-    return scrub(_PROGRAM.sub("", (real or found)[0]))[:400] if found else None
+    return nameless(scrub(_PROGRAM.sub("", (real or found)[0])))[:400] if found else None
 
 
 def _enter(supervisor: int, work: Callable[[], None], sink: int, *inherited: Connection) -> None:

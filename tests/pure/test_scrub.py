@@ -58,3 +58,12 @@ def test_roots_are_the_folders_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", "/data/Ann Smith")
     monkeypatch.chdir(tmp_path)
     assert {"/data/Ann Smith", str(tmp_path)} <= set(scrubbing._roots())
+
+
+def test_what_a_compiler_printed_is_told_without_the_name_of_this_one_build():
+    """Else it is told beside the same words of the exception."""
+    pytest.importorskip("torch")
+    from portkit.run.supervisor import cause_line
+
+    printed = "ptxas /tmp/tmpw2ye7bjd.ptx, line 53; fatal   : Parsing error near '{': syntax error\n"
+    assert cause_line(printed) == "ptxas FILE, line 53; fatal   : Parsing error near '{': syntax error"
