@@ -488,7 +488,7 @@ def take(folder: Path, seed: int, parts: Iterable[str], target: str) -> None:
     """Every part that was asked for."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "taken.json").write_text(json.dumps({"seed": seed, "target": target}) + "\n")
-    for part in parts:
+    for part in sorted(parts, key="suite".__ne__):  # which forks, and so comes before CUDA is in use here
         if part == "kernels":
             take_kernels(folder / FILES[part], seed, Gpu())
         elif part == "suite":

@@ -5,6 +5,7 @@ import json
 import lzma
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,3 +148,32 @@ def test_functions(tmp_path, monkeypatch, off, verdict):
     (row,) = held_out.functions(tmp_path / "some.npz", SEED)
     assert (row.results, row.equal, row.furthest) == (1000, 1000 - 2 * bool(off), off)
     assert row.told(SEED)[-1] == verdict
+
+
+KEPT = Path(__file__).parents[1] / "records" / "nvidia_h200_held_out"
+
+
+@pytest.mark.parametrize(
+    ("part", "lines", "results"),
+    [("kernels", 66, 620_014), ("instructions", 1, 565_546)],
+)
+def test_what_was_taken_of_an_h200(part, lines, results):
+    """Of a seed and of shapes that nothing was made from: to the bit."""
+    found = held_out.rows(KEPT, part)
+    assert (len(found), sum(row.results for row in found)) == (lines, results)
+    assert {row.verdict for row in found} == {"equal"}
+
+
+def test_the_suite_is_taken_before_this_process_uses_the_gpu(tmp_path, monkeypatch):
+    """Its processes are forked, which CUDA does not survive."""
+    taken = []
+    for part in held_out.PARTS:
+        monkeypatch.setattr(held_out, f"take_{part}", lambda *given, part=part: taken.append(part))
+    monkeypatch.setattr(held_out, "Gpu", lambda: None)
+    held_out.take(tmp_path, SEED, held_out.PARTS, "h200")
+    assert taken == ["suite", "kernels", "instructions", "functions"]
+
+
+@pytest.mark.slow
+def test_functions_that_were_taken_of_an_h200():
+    assert {row.verdict for row in held_out.rows(KEPT, "functions")} == {"equal"}
