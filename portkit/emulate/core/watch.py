@@ -206,7 +206,7 @@ class GlobalCheck:
             self._unwritten(access, first)
         if int(access.at[0]) >= self.launch.own:
             guessed = use is Use.READ and access.site.line in self.launch.guesses
-            self._races(self.launch.races, Use.ATOMIC if guessed else use, access)
+            self._races(self.launch.races, Use.LOOK if guessed else use, access)  # what the swap checks
 
     def exchanged(self, exchange: Exchange) -> None:
         """Note what atomics, or reads and writes of flags, have just done."""
