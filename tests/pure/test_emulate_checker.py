@@ -467,6 +467,16 @@ SWAP_LOOP = """s_mov_b32 s8, exec_lo
     s_endpgm"""
 
 
+ELSEWHERE = """v_mov_b32_e32 v25, 8
+    global_load_b32 v27, v25, s[4:5] offset:4
+    s_waitcnt vmcnt(0)
+    v_mov_b32_e32 v25, 12
+    global_load_b32 v27, v25, s[4:5]
+    v_mov_b32_e32 v25, 0
+    v_mov_b32_e32 v22, 0"""
+"""A load with the swap's address as written, but from another place, which others read, too."""
+
+
 @pytest.mark.parametrize(
     ("load", "kinds"),
     [
@@ -474,6 +484,7 @@ SWAP_LOOP = """s_mov_b32 s8, exec_lo
         ("v_mov_b32_e32 v26, 4\nglobal_load_b32 v22, v26, s[4:5]", []),
         ("global_load_b32 v26, v25, s[4:5] offset:4\ns_waitcnt vmcnt(0)\nv_mov_b32_e32 v22, v26", []),
         ("v_mov_b32_e32 v26, 4\nglobal_load_b32 v27, v26, s[4:5]\nv_mov_b32_e32 v22, 0", ["global_race"]),
+        (ELSEWHERE, []),
     ],
 )
 def test_a_load_that_a_compare_and_swap_checks_is_no_race(load, kinds):

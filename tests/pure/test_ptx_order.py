@@ -278,6 +278,33 @@ def test_atomics_order_blocks_by_what_they_release_and_acquire(lines, found):
         assert total[0] == LAST
 
 
+SWAPS = (
+    "setp.ne.u32 %p0, %r90, 0;\n@%p0 bra $end;\n{}$again:\nadd.u32 %r2, %r1, 1;\n"
+    "atom.relaxed.gpu.global.cas.b32 %r3, [%rd0+4], %r1, %r2;\nsetp.ne.u32 %p1, %r3, %r1;\nmov.u32 %r1, %r3;\n"
+    "@%p1 bra $again;\n$end:\n"
+)
+"""A thread of each block adds one to a word."""
+
+
+@pytest.mark.parametrize(
+    ("load", "found"),
+    [
+        ("ld.global.b32 %r1, [%rd0+4];\n", False),
+        ("mov.u32 %r1, 0;\n", False),
+        ("ld.global.b32 %r4, [%rd0+8];\nld.global.b32 %r1, [%rd0+4];\n", False),
+        ("add.u64 %rd30, %rd0, 4;\nld.global.b32 %r4, [%rd30];\nmov.u32 %r1, 0;\n", True),
+    ],
+)
+def test_a_load_that_a_compare_and_swap_checks_is_no_race(load, found):
+    """LLVM's form of an atomic that the architecture lacks, as of 16 bits before sm_90."""
+    words, kernel = np.zeros(4, np.uint32), text(SWAPS.format(load))
+    if found:
+        finds(kernel, "global_race", words, empty(1), empty(1), blocks=3)
+    else:
+        passes(kernel, words, empty(1), empty(1), blocks=3)
+        assert words.tolist() == [0, 3, 0, 0]
+
+
 def flagged(write, read):
     """Block 0 leaves a word and raises a flag, for which the others wait."""
     return (

@@ -22,6 +22,7 @@ from portkit.emulate.ptx.isa.atomics import orders_blocks
 from portkit.emulate.ptx.isa.mbarriers import MemoryBarriers
 from portkit.emulate.ptx.machine import LANES, Access, Machine
 from portkit.emulate.ptx.program import Immediate, Instruction
+from portkit.emulate.ptx.swaps import guesses
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Judged:
     """What is known of a program before it runs."""
 
     findings: Mapping[int, Sequence[Finding]]  # first instruction of a block → what is wrong whatever the data
+    guesses: frozenset[int] = frozenset()  # lines of loads that a compare-and-swap checks
     fences: bool = False  # whether it has some that order blocks
     meets: dict[int, bool] = field(default_factory=dict)  # threads of a block, as far as asked → ``meets_in_parts``
 
@@ -41,7 +43,7 @@ class Judged:
 
 def judge(code: Code) -> Judged:
     """Judge a program."""
-    return Judged(unwritten_reads(code), any(orders_blocks(item.instruction) for item in code.compiled))
+    return Judged(unwritten_reads(code), guesses(code), any(orders_blocks(item.instruction) for item in code.compiled))
 
 
 class Check:
@@ -56,7 +58,7 @@ class Check:
 
     def __init__(self, judged: Judged, memory: Memory, grid: Sequence[int], own: int) -> None:
         self.judged = judged
-        self.launch = GlobalWatch(memory, grid, own, fences=judged.fences)
+        self.launch = GlobalWatch(memory, grid, own, judged.guesses, fences=judged.fences)
 
     def attach(self, runner: Runner) -> None:
         """Watch one chunk of blocks."""
