@@ -6,7 +6,7 @@ pytest.importorskip("numpy", reason="the emulator needs NumPy")
 
 import numpy as np
 
-from portkit.emulate.core.checker import Use, Values, global_tags, lane_tags
+from portkit.emulate.core.checker import Conflict, Use, Values, global_tags, lane_tags
 from portkit.emulate.core.late import Kept
 from portkit.emulate.core.memory import Allocation
 from portkit.emulate.core.races import GlobalRaces, LaneLedger, SharedLedger
@@ -44,6 +44,17 @@ class Random:
         self.memory[place] = after
         return Values(lambda: before, lambda: after)
 
+    def item(self, use: Use, at: np.ndarray, size: int, tags: np.ndarray, number: int) -> tuple[Kept, Values | None]:
+        """An access as it is kept, and what it needs to be judged at once."""
+        words = self.words(at, size) if use is Use.WRITE else None
+        values = None if words is None else self.values(at, size, words)
+        return Kept(use, at, size, lambda: tags, words, number), values
+
+
+def note(found: list, number: int, conflict: Conflict | None) -> None:
+    if conflict:
+        found.append((number, conflict))
+
 
 def shared(seed: int, late: bool) -> list:
     """Races of a run: number of the access, byte, the other's tag and use."""
@@ -59,13 +70,9 @@ def shared(seed: int, late: bool) -> list:
         else:
             use, at, size, groups, waves = random.access([0, 1])
             tags = (waves + 1).astype(np.int32)
-            words = random.words(at, size) if use is Use.WRITE else None
-            values = None if words is None else random.values(at, size, words)
-            if late and ledger.keep(Kept(use, at, size, lambda tags=tags: tags, words, number), groups):
-                continue
-            conflict = ledger.note_of(groups, use, at, size, tags, values)
-            if conflict:
-                found.append((number, conflict))
+            item, values = random.item(use, at, size, tags, number)
+            if not (late and ledger.keep(item, groups)):
+                note(found, number, ledger.note_of(groups, use, at, size, tags, values))
     ledger.settle()
     return sorted(found, key=lambda each: each[0])
 
@@ -84,13 +91,9 @@ def lanes(seed: int, late: bool) -> list:
         use, at, size, warps, which = random.access([0, 1])
         at = np.where(random.choice.random() < 0.1, at % STRIDE, at)
         tags = lane_tags(warps, epochs[warps], which)
-        words = random.words(at, size) if use is Use.WRITE else None
-        values = None if words is None else random.values(at, size, words)
-        if late and ledger.keep(Kept(use, at, size, lambda tags=tags: tags, words, number), warps):
-            continue
-        conflict = ledger.note_of(warps, use, at, size, tags, values)
-        if conflict:
-            found.append((number, conflict))
+        item, values = random.item(use, at, size, tags, number)
+        if not (late and ledger.keep(item, warps)):
+            note(found, number, ledger.note_of(warps, use, at, size, tags, values))
     ledger.settle()
     return sorted(found, key=lambda each: each[0])
 
@@ -108,14 +111,9 @@ def whole(seed: int, late: bool) -> list:
         if use is Use.ATOMIC and random.choice.random() < 0.8:
             continue
         tags = global_tags(groups, epochs[groups], waves)
-        words = random.words(at, size) if use is Use.WRITE else None
-        values = None if words is None else random.values(at, size, words)
-        item = Kept(use, at, size, lambda tags=tags: tags, words, number)
-        if late and use is not Use.ATOMIC and races.keep(where, item):
-            continue
-        conflict = races.note(use, where, at, size, tags, values)
-        if conflict:
-            found.append((number, conflict))
+        item, values = random.item(use, at, size, tags, number)
+        if not (late and use is not Use.ATOMIC and races.keep(where, item)):
+            note(found, number, races.note(use, where, at, size, tags, values))
     races.settle()
     return sorted(found, key=lambda each: each[0])
 

@@ -7,8 +7,10 @@ load can't race with other atomics.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from portkit.emulate.ptx.execute import Code
-from portkit.emulate.ptx.program import Address
+from portkit.emulate.ptx.program import Address, Operand
 
 
 def guesses(code: Code) -> frozenset[int]:
@@ -18,6 +20,6 @@ def guesses(code: Code) -> frozenset[int]:
     return frozenset(item.site.line for item in every if item.opcode == "ld" and _address(item.operands) in swapped)
 
 
-def _address(operands: tuple[object, ...]) -> object:
+def _address(operands: Iterable[Operand]) -> Address:
     """Behind the result."""
     return next(item for item in operands if isinstance(item, Address))
